@@ -49,7 +49,7 @@ Result<void> CheckpointStoreServer::launch() {
   auto ended = [weak = weak_from_this(), run, log = settings_.log_path](int status) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
-    self->on_gone(Error(ErrorCode::kUnavailable, "The checkpoint store server ended with " +
+    self->on_gone(Error(ErrorCode::kUnavailable, "The checkpoint store server terminated with " +
                                                      describe_wait_status(status) + "; see " + log));
   };
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
@@ -72,8 +72,8 @@ void CheckpointStoreServer::on_packet(const Packet& packet) {
   if (!answer) return on_gone(answer.error());
   const auto found = pending_.find(answer->id);
   if (found == pending_.end())
-    return on_gone(
-        Error(ErrorCode::kProtocol, "The checkpoint store server sent an answer that matches no order"));
+    return on_gone(Error(ErrorCode::kProtocol,
+                         "The checkpoint store server sent a response that does not match any request"));
   const Answer& said = *answer;
   const auto code = static_cast<ErrorCode>(said.error_code);
   if (said.error_code == 0)
@@ -85,7 +85,7 @@ void CheckpointStoreServer::on_packet(const Packet& packet) {
 
 void CheckpointStoreServer::on_gone(const Error& reason) {
   ++run_;
-  spdlog::warn("checkpoint store server ended: reason {}", reason.to_string());
+  spdlog::warn("checkpoint store server exited: reason {}", reason.to_string());
   if (link_) link_->close();
   link_.reset();
   if (process_) process_->signal(SIGKILL);
@@ -119,7 +119,8 @@ Task<Result<void>> CheckpointStoreServer::ready() {
   if (auto launched = launch(); !launched) on_gone(launched.error());
   CKPT_CO_TRY(listening, co_await wait(0));
   address_ = listening.text;
-  spdlog::info("checkpoint store served: pid {} address {}", process_ ? process_->pid() : 0, address_);
+  spdlog::info("checkpoint store server started: pid {} address {}", process_ ? process_->pid() : 0,
+               address_);
   co_return ok();
 }
 
@@ -136,7 +137,7 @@ Task<Result<GrantedCheckpointStore>> CheckpointStoreServer::grant(CheckpointStor
   auto self = shared_from_this();
   CKPT_CO_TRYV(co_await ready());
   if (!link_)
-    co_return Error(ErrorCode::kUnavailable, "The checkpoint store server ended; see " + settings_.log_path);
+    co_return Error(ErrorCode::kUnavailable, "The checkpoint store server exited; see " + settings_.log_path);
   const std::string address = address_;
   CKPT_CO_TRY(answer, co_await ask(std::move(order)));
   GrantedCheckpointStore granted;

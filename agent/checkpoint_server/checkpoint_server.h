@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of gpumigrate-checkpoint-store. The program is started with the first grant, and started
-// again with the next grant if it has ended.
-// Threads: the event loop. Ownership: the process ends with this object, which closes its socket, and all
-// grants end with it. Errors: kUnavailable contains the reason why the program does not run. Errors of
-// FileServer are returned unchanged.
+// The agent's side of gpumigrate-checkpoint-store. The program is started with the first grant. If it has
+// exited, the next grant starts it again.
+// Threads: the event loop. Ownership: the object's destructor closes the program's socket, so the program
+// exits and all grants become invalid. Errors: kUnavailable contains the reason why the program does not run.
+// Errors of FileServer are returned unchanged.
 #pragma once
 
 #include <functional>
@@ -46,7 +46,7 @@ class CheckpointStoreServer : public std::enable_shared_from_this<CheckpointStor
 
   // Sends an order. The function sets the order's id.
   Task<Result<GrantedCheckpointStore>> grant(checkpoint_store_server::CheckpointStoreOrder order);
-  // Revokes a grant. An unknown grant may also be revoked.
+  // Revokes a grant. A token without a grant may also be revoked.
   Task<Result<void>> revoke(std::vector<std::byte> token);
 
  private:
@@ -69,11 +69,13 @@ class CheckpointStoreServer : public std::enable_shared_from_this<CheckpointStor
   AsyncMutex starting_;
   std::string address_;  // address of the program after it listens
   std::shared_ptr<ChildProcess> process_;
-  std::shared_ptr<PacketLink> link_;  // null if the program does not run
-  std::uint64_t run_ = 0;             // number that distinguishes packets and ends of an earlier process
+  std::shared_ptr<PacketLink> link_;  // link to the program; null if the program does not run
+  std::uint64_t run_ = 0;             // number of the program's current run; packets and exits of earlier
+                                      // runs are ignored
   std::uint64_t next_ = 1;
-  std::map<std::uint64_t, std::shared_ptr<Pending>> pending_;  // pending orders by id; 0 waits for the
-                                                               // message that the program listens
+  std::map<std::uint64_t, std::shared_ptr<Pending>> pending_;  // pending orders by id; the entry with id 0
+                                                               // waits for the message that the program
+                                                               // listens
 };
 
 }  // namespace ckpt::agent

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-checkpoint-store: lets the movers of other nodes read and write this node's checkpoint store,
-// one job each, with grants from the agent (libckpt/store/peer). It is a separate process, because its
+// gpumigrate-checkpoint-store: lets the movers of other nodes read and write this node's checkpoint store.
+// Each grant from the agent covers one job (libckpt/store/peer). It is a separate process, because its
 // traffic is too much for the agent's event loop, and the agent need not see that data. The agent starts the
-// program with one end of a socketpair as descriptor 3, and the program ends with the agent. It logs to
+// program with one end of a socketpair as descriptor 3. The program exits when the agent does. It logs to
 // stderr.
 #include <fcntl.h>
 #include <signal.h>
@@ -55,7 +55,8 @@ CheckpointStoreAnswer obey(checkpoint_store::FileServer& server, const Checkpoin
     if (token) {
       answer.token = *std::move(token);
       fault_point(FaultPoint::kCheckpointStoreServerGranted);
-      spdlog::info("granted: job {} writes {} into_memory {}", order.job, order.writes, order.into_memory);
+      spdlog::info("access granted: job {} writes {} into_memory {}", order.job, order.writes,
+                   order.into_memory);
     }
   }
   answer.id = order.id;
@@ -94,15 +95,17 @@ int main(int argc, char** argv) {
   ::signal(SIGXFSZ, SIG_IGN);
   ckpt::CommandLine app("Serves a node's checkpoint store to other nodes; started by gpumigrate-agent");
   ckpt::checkpoint_store::FileServer::Settings settings;
-  app.add_option("--folder", settings.folder, "The checkpoint store").required();
-  app.add_option("--memory", settings.memory, "The checkpoint store's folder in memory");
-  app.add_option("--memory-limit", settings.memory_limit_bytes, "Limit of that folder in bytes");
+  app.add_option("--folder", settings.folder, "Folder of the checkpoint store").required();
+  app.add_option("--memory", settings.memory, "In-memory folder of the checkpoint store");
+  app.add_option("--memory-limit", settings.memory_limit_bytes,
+                 "Size limit of the in-memory folder, in bytes");
   app.add_option("--listen", settings.listen, "IP:PORT").required();
   std::string node;
   app.add_option("--node", node, "The node that owns the checkpoint store").required();
   if (const auto end = app.parse(argc, argv)) return end->print();
   ckpt::set_fault_role("vault." + node);
-  (void)ckpt::logging::open_log({});  // standard error is already open
+  (void)ckpt::logging::open_log({});  // cannot fail, because the log goes to standard error, which is already
+                                      // open
   constexpr int kSocket = ckpt::agent::checkpoint_store_server::kSocketFd;
   struct stat status {};
   if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {

@@ -24,8 +24,8 @@ struct CheckpointStoreOrder {
   bool writes = false;
   bool into_memory = false;
   std::uint64_t lasts_ms = 0;
-  std::vector<std::byte> revoke;  // if not empty, this token is refused from now on, and nothing is granted
-  std::uint64_t limit_bytes = 0;  // limit for all bytes that the job has in the store; 0 means none
+  std::vector<std::byte> revoke;  // token to revoke; an order with a token grants nothing
+  std::uint64_t limit_bytes = 0;  // limit for all bytes that the job has in the store; 0 means no limit
   template <class A>
   decltype(auto) fields(A& a) {
     return a(id, job, writes, into_memory, lasts_ms, revoke, limit_bytes);

@@ -11,8 +11,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kLockGrace{5000};  // added to a lock's timeout, so that the driver's own timeout
-                                          // expires earlier
+constexpr Milliseconds kLockGrace{5000};  // time added to a lock's timeout, so that the driver's own timeout
+                                          // expires before the agent's
 constexpr int kChangesGpu = 13000;        // CUDA 13.0 added gpuPairs
 
 std::chrono::steady_clock::time_point after(Milliseconds timeout) {
@@ -31,9 +31,10 @@ std::string ContextFacts::missing_support() const {
       std::to_string(driver_version / 1000) + "." + std::to_string(driver_version % 1000 / 10);
   if (!can_checkpoint)
     return "the CUDA driver (for CUDA " + version +
-           ") has no cuCheckpointProcess functions: 570 or newer is needed";
+           ") has no cuCheckpointProcess functions: driver 570 or newer is needed";
   if (!can_change_gpu)
-    return "the CUDA driver (for CUDA " + version + ") restores on the same GPU only: 580 or newer is needed";
+    return "the CUDA driver (for CUDA " + version +
+           ") restores on the same GPU only: driver 580 or newer is needed";
   return {};
 }
 
@@ -83,8 +84,8 @@ Result<void> ContextHelper::launch() {
   auto ended = [weak = weak_from_this(), run, log = settings_.log_path](int status) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
-    self->ended_.emplace(ErrorCode::kUnavailable,
-                         "The context helper ended with " + describe_wait_status(status) + "; see " + log);
+    self->ended_.emplace(ErrorCode::kUnavailable, "The context helper terminated with " +
+                                                      describe_wait_status(status) + "; see " + log);
     self->on_half_gone();
   };
   ended_.reset();
@@ -97,8 +98,8 @@ Result<void> ContextHelper::launch() {
   handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_packet(packet);
   };
-  // An end of file alone gives no reason. The exit that follows gives the reason, unless the last packet
-  // already contains it. A helper that sends malformed packets is killed.
+  // An end of file on the link gives no reason for the failure. The exit status that follows gives the
+  // reason, unless the last packet already contains it. A helper that sends malformed packets is killed.
   handlers.closed = [weak = weak_from_this(), run](const Error& error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
@@ -112,8 +113,8 @@ Result<void> ContextHelper::launch() {
   return ok();
 }
 
-// Handles the first of two ends, of the process or of its link. The exit may be detected before the packets
-// that were sent earlier.
+// Reports the helper as gone once it has exited and its link is closed. The exit may be detected before the
+// packets that were sent earlier.
 void ContextHelper::on_half_gone() {
   if (ended_ && link_closed_) on_gone(Error(*ended_), true);
 }
@@ -125,8 +126,9 @@ void ContextHelper::on_packet(const Packet& packet) {
   if (message.kind == context::Kind::kReady && state_ == State::kStarting) return on_ready(message);
   if (queue_.empty() || !queue_.front()->sent || queue_.front()->order.id != message.id ||
       queue_.front()->order.kind != message.kind) {
-    return on_gone(Error(ErrorCode::kProtocol, "The context helper sent an answer that matches no order"),
-                   true);
+    return on_gone(
+        Error(ErrorCode::kProtocol, "The context helper sent a response that does not match any request"),
+        true);
   }
   auto pending = queue_.front();
   queue_.pop_front();
@@ -136,14 +138,15 @@ void ContextHelper::on_packet(const Packet& packet) {
 }
 
 void ContextHelper::on_ready(const context::Answer& answer) {
-  // The helper sends the reason and ends. A later call may succeed, but there is no restart without a call.
+  // The helper sends the reason and exits. A later call may succeed, but the helper is not restarted without
+  // a call.
   if (answer.code != 0) return on_gone(context::error_of(answer), false);
   facts_.driver_version = answer.value;
   facts_.devices = answer.device_count;
   facts_.gpu = answer.text;
   facts_.can_checkpoint = answer.can_checkpoint;
   facts_.can_change_gpu = facts_.can_checkpoint && answer.value >= kChangesGpu;
-  spdlog::info("context helper serves: pid {} driver_version {} devices {} can_checkpoint {}",
+  spdlog::info("context helper started: pid {} driver_version {} devices {} can_checkpoint {}",
                process_->pid(), facts_.driver_version, facts_.devices, facts_.can_checkpoint);
   state_ = State::kServing;
   backoff_ = settings_.first_backoff;
@@ -154,13 +157,15 @@ void ContextHelper::on_gone(Error error, bool start_again) {
   if (state_ == State::kStopped) return;
   ++run_;
   if (start_again) {
-    spdlog::error("context helper ended: reason {}", error.to_string());
+    spdlog::error("context helper exited: reason {}", error.to_string());
   } else {
-    spdlog::info("no context helper: reason {}", error.to_string());
+    spdlog::info("context helper unavailable: reason {}", error.to_string());
   }
   last_error_ = std::move(error);
   state_ = start_again ? State::kWaiting : State::kIdle;
-  if (process_) process_->signal(SIGKILL);  // kills the process before it exits at the end of its socket
+  if (process_)
+    process_->signal(SIGKILL);  // kills the process at once, before it detects that its socket is
+                                // closed and exits by itself
   process_.reset();
   if (link_) link_->close();
   link_.reset();
@@ -192,7 +197,8 @@ void ContextHelper::wake() {
 Task<Result<ContextFacts>> ContextHelper::ready() {
   auto self = shared_from_this();
   const auto until = after(settings_.start_timeout);
-  if (state_ == State::kWaiting) {  // waiting ends here, because a migration must not wait for a long backoff
+  if (state_ == State::kWaiting) {  // a call cancels the backoff, because a migration must not wait for a
+                                    // long one
     restart_.cancel();
     state_ = State::kIdle;
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's side of gpumigrate-context. That resident process has an initialized driver and sends the
-// driver's checkpoint orders for other processes by pid. Therefore no cuInit falls into a downtime, and the
-// agent itself makes no driver call. One order runs at a time, in the order of the calls. A helper that ends
+// driver's checkpoint orders for other processes by pid. Therefore no cuInit adds to a downtime, and the
+// agent itself makes no driver call. One order runs at a time, in the order of the calls. A helper that exits
 // is started again, after a pause that doubles up to 30 s.
-// Threads: the event loop. Ownership: the process ends with this object. Its socket closes after the current
-// order. Errors: kNotSupported, with the reason, if the driver or this node does not support an order.
-// kTimedOut if a helper hung at an order (it is killed), and kUnavailable if a helper ended. The order's
-// effect is then unknown, so call state(). kRefused if the process is in another state than the order needs.
-// kOutOfMemory from restore() is final for the process.
+// Threads: the event loop. Ownership: the object's destructor closes the socket, and the helper exits after
+// its current order. Errors: kNotSupported, with the reason, if the driver or this node does not support an
+// order. kTimedOut if a helper hung at an order (it is killed), and kUnavailable if a helper exited. The
+// order's effect is then unknown, so call state(). kRefused if the process is in a state other than the one
+// that the order needs. kOutOfMemory from restore() is final for the process.
 #pragma once
 
 #include <sys/types.h>
@@ -74,7 +74,7 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   // CRIU's caller continues it first.
   Task<Result<pid_t>> restore_thread(pid_t pid, Milliseconds timeout = Milliseconds(5000));
 
-  // Ends the helper permanently. Orders in progress fail with kAborted.
+  // Terminates the helper and starts no other. Orders in progress fail with kAborted.
   void stop();
   [[nodiscard]] bool serving() const noexcept { return state_ == State::kServing; }
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }
@@ -101,12 +101,14 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   Error last_error_{ErrorCode::kUnavailable, "not started"};
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<PacketLink> link_;
-  std::optional<Error> ended_;  // the reason for the process's end; the helper counts as ended after its link
-                                // is closed, too
+  std::optional<Error> ended_;  // reason why the process exited; the helper counts as gone only after its
+                                // link is closed, too
   bool link_closed_ = false;
-  std::uint64_t run_ = 0;  // number that distinguishes packets and ends of an earlier process
+  std::uint64_t run_ = 0;  // number of the helper's current run; packets and exits of earlier runs are
+                           // ignored
   std::uint64_t next_order_ = 1;
-  std::deque<std::shared_ptr<Pending>> queue_;  // orders; the first one has been sent
+  std::deque<std::shared_ptr<Pending>> queue_;  // orders in the sequence in which they are sent; the first
+                                                // one has already been sent
   std::deque<AsyncEvent*> waiting_;
   asio::steady_timer restart_;
   Milliseconds backoff_;

@@ -35,7 +35,8 @@ struct Memory {
 Result<void> compute(const Device& device) {
   const ContextScope scope(device);
   const DriverApi& api = device.api();
-  Memory memory(api);  // the memory is freed before the context ends
+  Memory memory(api);  // declared after the context, so that the memory is freed before the context is
+                       // destroyed
   CKPT_CUDA_TRY(api, cuMemAlloc_v2(&memory.address, kBytes));
   constexpr std::size_t kHalf = kBytes / 2;
   CKPT_CUDA_TRY(api, cuMemsetD8_v2(memory.address, kPattern, kHalf));
@@ -44,7 +45,7 @@ Result<void> compute(const Device& device) {
   std::vector<unsigned char> read(kHalf);
   CKPT_CUDA_TRY(api, cuMemcpyDtoH_v2(read.data(), memory.address + kHalf, kHalf));
   if (std::all_of(read.begin(), read.end(), [](unsigned char byte) { return byte == kPattern; })) return ok();
-  return Error(ErrorCode::kCorrupt, "The GPU's memory returned other data than was written");
+  return Error(ErrorCode::kCorrupt, "The GPU's memory returned different data than was written to it");
 }
 
 // Checks whether an error is evidence against the GPU. A context that cannot be created is not evidence,

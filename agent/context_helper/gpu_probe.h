@@ -7,8 +7,8 @@
 //
 // "none" means that the test was not possible. The reason is then no evidence against the GPU (no driver, no
 // memory left, no such device).
-// Threads: one. The test may hang in the driver. A hang is also a result, and the parent process then ends
-// the test.
+// Threads: one. The test may hang in the driver. A hang also counts as a result, and the parent process then
+// kills the test.
 #pragma once
 
 namespace ckpt::context_helper {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-context: has an initialized CUDA driver and sends the driver's checkpoint orders for other
-// processes. The agent starts the program with one end of a socketpair as descriptor 3. The program ends with
-// its agent, after the current order. It logs to stderr. With --probe-remap it only tests how memory is
-// restored after a context restore (remap_probe.h). With --probe-gpu it only tests whether a GPU computes
+// processes. The agent starts the program with one end of a socketpair as descriptor 3. When the agent exits,
+// the program exits after its current order. It logs to stderr. With --probe-remap it only tests how memory
+// is restored after a context restore (remap_probe.h). With --probe-gpu it only tests whether a GPU computes
 // (gpu_probe.h). With --save PID it only saves a context.
 #include <fcntl.h>
 #include <signal.h>
@@ -122,7 +122,8 @@ int main(int argc, char** argv) {
   }
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
-  (void)ckpt::logging::open_log({});  // standard error is already open
+  (void)ckpt::logging::open_log({});  // cannot fail, because the log goes to standard error, which is already
+                                      // open
   constexpr int kSocket = ckpt::agent::context::kSocketFd;
   struct stat status {};
   if (::fstat(kSocket, &status) != 0 || !S_ISSOCK(status.st_mode)) {

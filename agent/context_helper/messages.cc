@@ -42,7 +42,7 @@ Result<Order> parse_order(std::span<const std::byte> bytes) {
   CKPT_TRY(order, wire::decode<Order>(bytes));
   if (order.kind == Kind::kReady) return Error(ErrorCode::kProtocol, "The order has an unknown kind");
   if (order.pairs.size() > kMaxPairs || order.pid <= 0)
-    return Error(ErrorCode::kProtocol, "The order names too many GPUs, or no process");
+    return Error(ErrorCode::kProtocol, "The order lists too many GPUs, or has no valid process id");
   return order;
 }
 

@@ -75,8 +75,8 @@ struct Answer {
   std::int64_t took_ns = 0;
   std::int32_t value = 0;  // result: for kState the ProcessState, for kRestoreThread the thread, for kReady
                            // the value of cuDriverGetVersion
-  std::uint32_t device_count = 0;  // set in the kReady answer only
-  bool can_checkpoint = false;     // set in the kReady answer only
+  std::uint32_t device_count = 0;  // number of GPUs; set in the kReady answer only
+  bool can_checkpoint = false;     // true if the driver supports checkpoints; set in the kReady answer only
   std::string text;                // text of the error, or the first GPU's name for kReady; at most kMaxText
   template <class A>
   decltype(auto) fields(A& a) {

@@ -66,7 +66,8 @@ std::string first_device_name(const DriverApi& api, int devices) {
 ErrorCode code_of(const context::Order& order, CUresult result, const Error& error) {
   if (result == CUDA_ERROR_NOT_READY) return ErrorCode::kTimedOut;
   if (result == CUDA_ERROR_ILLEGAL_STATE) return ErrorCode::kRefused;
-  if (result == CUDA_ERROR_NOT_INITIALIZED) return ErrorCode::kNotFound;  // the process does not use CUDA
+  // this result means that the process does not use CUDA
+  if (result == CUDA_ERROR_NOT_INITIALIZED) return ErrorCode::kNotFound;
   if (result == CUDA_ERROR_INVALID_VALUE && order.kind == context::Kind::kState) return ErrorCode::kNotFound;
   return error.code();
 }
@@ -118,9 +119,9 @@ context::Answer perform(const DriverApi& api, const context::Order& order) {
   answer.kind = order.kind;
   answer.id = order.id;
   if (!can_checkpoint(api)) {
-    context::set_error(answer,
-                       {ErrorCode::kNotSupported,
-                        "This CUDA driver has no cuCheckpointProcess functions: 570 or newer is needed"});
+    context::set_error(
+        answer, {ErrorCode::kNotSupported,
+                 "This CUDA driver has no cuCheckpointProcess functions: driver 570 or newer is needed"});
     return answer;
   }
   const Nanos began = now_ns();

@@ -75,7 +75,7 @@ Result<Packet> receive_packet(int socket) {
     got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
   if (got < 0) return Error::from_errno("Cannot read from the other process of the probe");
-  if (got == 0) return Error(ErrorCode::kUnavailable, "The other process of the probe has ended");
+  if (got == 0) return Error(ErrorCode::kUnavailable, "The other process of the probe has exited");
   Packet packet;
   packet.step = static_cast<Step>(bytes[0]);
   packet.text.assign(bytes.data() + 1, static_cast<std::size_t>(got) - 1);
@@ -88,8 +88,8 @@ Result<Packet> receive_packet(int socket) {
   return packet;
 }
 
-// Writes a pattern that another process reads next. Such a small copy returns before it is complete, which is
-// visible on a busy GPU.
+// Writes a pattern that another process reads next. So small a copy returns before it is complete, which is
+// visible on a busy GPU. Therefore the function waits for the copy.
 Result<void> write_pattern(const Device& device, CUdeviceptr address) {
   CKPT_CUDA_TRY(device.api(), cuMemcpyHtoD_v2(address, &kWord, sizeof kWord));
   CKPT_CUDA_TRY(device.api(), cuCtxSynchronize());
@@ -100,7 +100,8 @@ Result<void> check_pattern(const Device& device, CUdeviceptr address) {
   std::uint32_t found = 0;
   CKPT_CUDA_TRY(device.api(), cuMemcpyDtoH_v2(&found, address, sizeof found));
   if (found == kWord) return ok();
-  return Error(ErrorCode::kCorrupt, "Memory that one process wrote has other contents in the other process");
+  return Error(ErrorCode::kCorrupt,
+               "Data that one process wrote to shared memory differs in the other process");
 }
 
 Result<std::size_t> granularity(const Device& device) {
@@ -182,7 +183,7 @@ class Prober {
     CKPT_TRYV(save_and_restore(here.api(), nullptr));
     try_memory(here, "import", "own");
     if (gpus_ < 2) {
-      note("There is no second GPU to try a move on");
+      note("There is no second GPU to test a move with");
       return ok();
     }
     CKPT_TRY(there, Device::open(1));
@@ -298,7 +299,8 @@ class Prober {
     };
     const Result<void> filled = fill();
     made.descriptor.reset();
-    const auto checked = ask(Step::kCheck, -1);  // always requested, because the check releases the memory
+    const auto checked = ask(Step::kCheck, -1);  // always requested, because the check also releases the
+                                                 // memory
     CKPT_TRYV(filled);
     CKPT_TRYV(checked);
     return ok();

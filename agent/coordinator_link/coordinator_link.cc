@@ -22,7 +22,7 @@ Result<std::string> coordinator_token(const Config& config) {
 // The limit for the text of a reply. It leaves space in the frame for the other fields.
 constexpr std::size_t kMaxReplyText = std::size_t{60} << 10;
 
-// Truncates the text between two UTF-8 characters.
+// Truncates the text to at most `max_bytes`, at a boundary between UTF-8 characters.
 void cut(std::string& text, std::size_t max_bytes) {
   if (text.size() <= max_bytes) return;
   while (max_bytes > 0 && (static_cast<unsigned char>(text[max_bytes]) & 0xC0U) == 0x80U) --max_bytes;

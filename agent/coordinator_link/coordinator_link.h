@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's connection to its coordinator. It connects as long as the agent runs, and turns commands into
+// The agent's connection to its coordinator. It reconnects as long as the agent runs, and turns commands into
 // calls. It reports all facts about the node at each new connection and at every change. A report that was
 // not received is sent again from the current state (inventory, records), never from a queue.
 // Threads: the event loop. Ownership: owns the dialer. Errors: a failed command is answered with Reply.
-// Malformed frames end the connection.
+// Malformed frames close the connection.
 #pragma once
 
 #include <functional>
@@ -47,16 +47,16 @@ class CoordinatorLink : public CoordinatorPort {
 
   void start();
   [[nodiscard]] bool connected() const { return dialer_ && dialer_->connected(); }
-  // Registers a handler for frames that another part of the agent processes (health, images). Call this
-  // before start(). An error of the handler ends the connection.
+  // Registers a handler for frames that a different part of the agent processes (health, images). Call this
+  // before start(). An error of the handler closes the connection.
   using FrameHandler = std::function<Result<void>(std::span<const std::byte>)>;
   void subscribe(wire::FrameType type, FrameHandler handler) { handlers_[type] = std::move(handler); }
-  // Registers a function that is called after the agent's hello at every new connection, to repeat messages.
-  // Call this before start().
+  // Registers a function that repeats messages. The function is called after the agent's hello at every new
+  // connection. Call this before start().
   void at_each_connection(std::function<void()> report_again) {
     at_connection_.push_back(std::move(report_again));
   }
-  // Sends a message without a guarantee. Returns false if the coordinator is not connected.
+  // Sends a message without a guarantee that it arrives. Returns false if the coordinator is not connected.
   template <class M>
   bool send(const M& message) {
     return transmit(message);

@@ -2,7 +2,7 @@
 // Receives the coordinator's list of denied certificates and stores it in a file. The list therefore stays
 // valid after a restart without the coordinator. A list applies from the moment it arrives.
 // Threads: the event loop. `pool` writes the file. Ownership: the object refers to its parts, which outlive
-// it. Errors: a malformed list ends the connection. A failure to write the file is logged. load() reports a
+// it. Errors: a malformed list closes the connection. A failure to write the file is logged. load() reports a
 // damaged file.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace ckpt::agent {
 
 class DeniedCertificates {
  public:
-  // Loads the serials that the last run has stored. Without the file no serial is denied. The function blocks
+  // Loads the serials that an earlier run stored. Without the file no serial is denied. The function blocks
   // for the disk.
   static Result<void> load(const std::string& file, tls::DeniedSerials& denied);
 

@@ -28,8 +28,9 @@ Result<void> Descriptions::describe_job(std::span<const std::byte> body) {
   CKPT_TRY(request, wire::decode<wire::DescribeJob>(body));
   const auto job = jobs_.started_as(request.job, request.incarnation);
   if (!job) {
-    link_.reply(request.request_id, Error(ErrorCode::kNotFound, "Job " + wire::job_text(request.job) +
-                                                                    " has no such instance on this node"));
+    link_.reply(request.request_id,
+                Error(ErrorCode::kNotFound, "Job " + wire::job_text(request.job) +
+                                                " does not have the requested instance on this node"));
     return ok();
   }
   wire::JobFacts facts;
@@ -43,7 +44,7 @@ Result<wire::HandoverFacts> Descriptions::facts_of(const wire::DescribeHandover&
   auto facts = protocols_.describe(request);
   if (!facts)
     return Error(ErrorCode::kNotFound,
-                 "This node has no plan of migration " + wire::migration_text(request.migration));
+                 "This node has no plan for migration " + wire::migration_text(request.migration));
   facts->request_id = request.request_id;
   facts->migration = request.migration;
   return *std::move(facts);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connects the moves of ranks (agent/migration/gangs) with the coordinator. GangLink sends their messages,
 // and GangOrders receives their frames.
-// Threads: the event loop. Ownership: borrows link and moves, which outlive it. Errors: malformed frames end
-// the connection.
+// Threads: the event loop. Ownership: borrows link and moves, which outlive it. Errors: malformed frames
+// close the connection.
 #pragma once
 
 #include "agent/coordinator_link/coordinator_link.h"

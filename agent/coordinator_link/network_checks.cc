@@ -108,7 +108,7 @@ Task<Result<void>> NetworkChecks::open(Check& check, wire::Side side, M request)
   order.network = std::move(request.network);
   order.first_path = request.path;
   MoverSession::Handlers handlers;
-  // The session and its handlers end before the check.
+  // The session and its handlers are destroyed before the check.
   handlers.event = [&check](mover::Packet packet) {
     if (const auto* reached = std::get_if<mover::PeerReached>(&packet.message))
       check.connect_ns = reached->connect_ns;

@@ -2,7 +2,7 @@
 // Answers the coordinator's ListenForCheck and ReachNode. Before a move changes anything at its target, the
 // mover of the source's GPU connects a lane to the target's mover. The lane uses the network of the move.
 // Threads: the event loop. Ownership: the object refers to the agent's parts, which must outlive it. Each
-// check ends automatically within kCheckLife. Errors: they are sent to the coordinator.
+// check stops automatically after kCheckLife. Errors: they are sent to the coordinator.
 #pragma once
 
 #include <memory>

@@ -168,7 +168,8 @@ Result<void> Agent::open_moves() {
   }
   CKPT_TRY(gang_journal, gang::GangJournal::open(config_.gang_journal_path()));
   const auto fatal = [](const Error& error) {
-    // The agent reads the journal after a restart. Continuing without a restart would rely on guesses.
+    // The process exits, because only a restart reads the journal again. Any other way to continue would rely
+    // on guesses about the journal's content.
     spdlog::critical("agent ends: {}", error.to_string());
     spdlog::shutdown();
     ::_exit(70);
@@ -208,8 +209,9 @@ void Agent::create_snapshot_service() {
   checkpoint_store.memory_limit_bytes = config_.checkpoint_store_memory_limit_mib << 20;
   if (!checkpoint_store.memory.empty()) {
     if (auto claimed = protect::claim_memory_folder(checkpoint_store.memory); !claimed) {
-      spdlog::error("checkpoint_store_memory is not used, images of other nodes go to the disk: reason {}",
-                    claimed.error().to_string());
+      spdlog::error(
+          "checkpoint_store_memory is not used, so images from other nodes are written to disk: reason {}",
+          claimed.error().to_string());
       checkpoint_store.memory.clear();
     }
   }
@@ -285,7 +287,7 @@ Task<> Agent::start() {
     if (job->ended()) continue;
     if (auto mover = gpus_->mover_of(job->gpu())) (*mover)->start();
   }
-  spdlog::info("agent serves: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
+  spdlog::info("agent started: node {} gpus {} driver \"{}\" peer_address {}", config_.node,
                inventory_.last().gpus.size(), inventory_.last().driver_version, moves_->peers().address());
   health_->on_inventory(inventory_.last());
   health_->start();
@@ -336,7 +338,7 @@ Task<> Agent::refresh_loop() {
     health_->on_inventory(inventory_.last());
     moves_->release_closed();
     metrics_->release_closed();
-    protection_->forget_jobs_that_left();
+    protection_->erase_jobs_that_left();
     coordinator_->send_inventory();
     co_await tidy_logs();
   }
@@ -363,12 +365,13 @@ void Agent::stop() {
 }
 
 void Agent::job_changed(const std::shared_ptr<Job>& job) {
-  protection_->forget_jobs_that_left();
+  protection_->erase_jobs_that_left();
   if (jobs_->superseded(*job)) return;
   wire::JobInstance instance = job->instance();
   memory_->add_known(*job, instance);
   coordinator_->send_change(instance);
-  // A start or an end changes the free memory that placement uses, so the GPUs are queried at once.
+  // The start or the exit of a job changes the free memory that placement uses, so the GPUs are queried at
+  // once.
   auto& known = known_phases_[job->folder()];
   if (std::exchange(known, instance.phase) == instance.phase) return;
   if (job->ended()) known_phases_.erase(job->folder());

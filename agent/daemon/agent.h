@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent of one node. It connects inventory, jobs, movers, migrations and links. Everything runs on one
 // event loop, except fsync and the GPU library, which have separate threads. Jobs and their keepers outlive
-// the agent, and movers end with it.
+// the agent, but movers exit when the agent does.
 // Threads: the loop, in run(). Errors: create() returns the reason why the agent cannot serve the node
 // (journal locked or damaged, port taken, folder not writable).
 #pragma once
@@ -105,7 +105,7 @@ class Agent : public AgentCommands, private JobOwner {
   protect::OpenSnapshots snapshots_;
   std::optional<Transfers> transfers_;
   std::optional<MigrationContext> context_;
-  std::shared_ptr<tls::Identity> identity_;  // null without TLS
+  std::shared_ptr<tls::Identity> identity_;  // this node's certificate and key; null without TLS
   std::shared_ptr<tls::DeniedSerials> denied_ = std::make_shared<tls::DeniedSerials>();
   std::unique_ptr<CoordinatorLink> coordinator_;
   std::unique_ptr<HealthMonitor> health_;
@@ -129,7 +129,7 @@ class Agent : public AgentCommands, private JobOwner {
   bool moves_processes_ = false;
   std::string process_reason_ = "the agent has not looked for CRIU yet";
   std::map<std::string, wire::JobPhase> known_phases_;  // last reported phases, by the instance's folder
-  std::optional<Error> failure_;                        // the reason for the end of run()
+  std::optional<Error> failure_;  // error with which run() returns; empty if there is none
   bool stopping_ = false;
 };
 

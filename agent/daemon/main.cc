@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-agent --config agent.toml runs the agent. --probe reports which requirements of moves this node
-// meets (probe.h), and ends. --rehearse HOME is an agent's own rehearsal (rehearsal.h).
+// meets (probe.h), and exits. --rehearse HOME runs the rehearsal that an agent starts in a child process
+// (rehearsal.h).
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -72,7 +73,8 @@ int main(int argc, char** argv) {
   if (!visible) return complain(visible.error());
   config->visible_gpus = *std::move(visible);
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow causes an error of that write, like a full disk
+  ::signal(SIGXFSZ, SIG_IGN);  // makes a write that exceeds the file size limit fail like a write to a full
+                               // disk
   ckpt::set_fault_role("agent." + config->node);
   try {
     const ckpt::agent::Config& settings = *config;

@@ -42,13 +42,13 @@ void Metrics::observe_node() {
 
 void Metrics::observe_movers() {
   registry_.gauge("gpumigrate_agent_mover_serving",
-                  "1 while the GPU's mover serves; absent before its first start.", {"gpu"},
+                  "1 while the GPU's mover is running; absent before the mover first starts.", {"gpu"},
                   [this](Series& out) {
                     for (const auto& [gpu, mover] : sources_.movers)
                       out.add({std::to_string(gpu)}, mover->serving() ? 1 : 0);
                   });
   registry_.observe(metrics::Kind::kCounter, "gpumigrate_agent_mover_starts_total",
-                    "Starts of the GPU's mover; more than one means that it was restarted.", {"gpu"},
+                    "Starts of the GPU's mover; more than one means that the mover was restarted.", {"gpu"},
                     [this](Series& out) {
                       for (const auto& [gpu, mover] : sources_.movers)
                         out.add({std::to_string(gpu)}, static_cast<double>(mover->starts()));

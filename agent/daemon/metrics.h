@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of this node for GET /metrics; every name is in docs/metrics.md, and a test compares. Parts of
-// the agent that have something to show add it as parts of the coordinator do
-// (coordinator/operations/metrics.h). Movers and jobs are never queried: what they report on the way to the
-// coordinator is shown (transfers.h).
-// Threads: the event loop. Ownership: borrows the objects in the sources.
-// Errors: none.
+// The metrics of this node for GET /metrics. docs/metrics.md lists every name, and a test compares the two.
+// Parts of the agent register their metrics in the same way as parts of the coordinator
+// (coordinator/operations/metrics.h). Movers and jobs are never queried: the page shows what they report to
+// the coordinator (transfers.h).
+// Threads: the event loop. Ownership: borrows the objects in the sources. Errors: none.
 #pragma once
 
 #include <functional>

@@ -28,10 +28,10 @@ Result<std::vector<std::string>> tokens_of(const std::string& path) {
 
 // Returns the address of an earlier run if the system chose only its port.
 std::string kept_address(const std::string& file, const std::string& wanted) {
-  const auto kept = read_file(file, kMaxAddressBytes);
+  const auto stored = read_file(file, kMaxAddressBytes);
   const std::string host = wanted.substr(0, wanted.rfind(':') + 1);
-  const bool fits = wanted.ends_with(":0") && kept && kept->starts_with(host);
-  return fits ? *kept : wanted;
+  const bool fits = wanted.ends_with(":0") && stored && stored->starts_with(host);
+  return fits ? *stored : wanted;
 }
 
 // Admits any client of the cluster, because the page contains nothing that a viewer may not know.
@@ -60,10 +60,11 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::create(control::asio::any_
     (address.starts_with("unix:") ? settings.socket : settings.address) = address;
     return control::HttpServer::create(executor, std::move(settings), handle, metrics::text_response);
   };
-  const std::string kept = kept_address(file, config.metrics_address);
-  auto http = listen(kept);
-  if (!http && kept != config.metrics_address)
-    http = listen(config.metrics_address);  // used because another process now has the earlier port
+  const std::string address = kept_address(file, config.metrics_address);
+  auto http = listen(address);
+  if (!http && address != config.metrics_address)
+    http = listen(config.metrics_address);  // tried without the earlier port, because a different process
+                                            // uses that port now
   if (!http) return std::move(http).error();
   std::unique_ptr<MetricsServer> server(new MetricsServer());
   server->http_ = *std::move(http);

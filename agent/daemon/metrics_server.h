@@ -26,7 +26,7 @@ class MetricsServer {
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  [[nodiscard]] const std::string& where() const noexcept { return where_; }  // a URL, or unix:/path
+  [[nodiscard]] const std::string& where() const noexcept { return where_; }  // returns a URL, or unix:/path
   // Closes the connections of clients whose certificates are now denied.
   void close_denied(const tls::DeniedSerials& denied);
 

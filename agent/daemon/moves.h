@@ -32,7 +32,7 @@ class Moves : public MovePort, private PeerMessages {
   [[nodiscard]] const MoveProtocols& protocols() const noexcept { return protocols_; }
   [[nodiscard]] Settling& settling() noexcept { return settling_; }
 
-  // Rebuilds the machines. Runs once, before all other functions.
+  // Rebuilds the state machines from the journals. Runs once, before all other functions.
   Task<Result<void>> restore();
   // Handles a message of the coordinator.
   void on_message(wire::CommitMessage message);

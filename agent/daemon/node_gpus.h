@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of this node as migrations and images see them (GpuPort), with one mover each. A mover is made at
-// the first question for it.
+// The GPUs of this node as migrations and images see them (GpuPort), with one mover each. A mover is created
+// when it is first requested.
 // Threads: the event loop. Ownership: owns the movers; the inventory outlives it. Errors: kNotFound if the
 // node has no such GPU.
 #pragma once
@@ -19,7 +19,7 @@ namespace ckpt::agent {
 class NodeGpus : public GpuPort {
  public:
   using Movers = std::map<std::uint32_t, std::shared_ptr<MoverProcess>>;
-  // `networks` have addresses of this machine.
+  // Takes the settings. `networks` lists the networks that have addresses of this machine.
   NodeGpus(asio::any_io_executor executor, const Config& config, const Inventory& inventory,
            std::vector<wire::DataNetwork> networks, std::string mover_program);
 
@@ -29,7 +29,7 @@ class NodeGpus : public GpuPort {
   [[nodiscard]] std::uint64_t device_bytes_of(pid_t pid) const override;
 
   [[nodiscard]] const Movers& movers() const noexcept { return movers_; }
-  // Ends all movers.
+  // Stops all movers.
   void stop();
 
  private:

@@ -99,7 +99,8 @@ void add_memory_folder(Json& facts) {
   facts["memory_folder_free_bytes"] = std::uint64_t{room.f_bavail} * static_cast<std::uint64_t>(room.f_bsize);
 }
 
-// Adds the facts about TLS. The module is loaded or can be loaded. A query through a socket would load it.
+// Adds the facts about kernel TLS: whether its module is loaded, or can be loaded. A query through a socket
+// is avoided, because it would load the module.
 void add_tls(Json& facts) {
   const auto loaded = first_line("/proc/sys/net/ipv4/tcp_available_ulp");
   std::istringstream words(loaded.value_or(""));
@@ -145,7 +146,7 @@ struct ProbeEnd {
 };
 
 // Runs the mover. Returns a text about a failure, or an empty string. A mover that hangs in the driver is
-// killed, and the function does not wait for its end.
+// killed, and the function does not wait for its exit.
 Task<std::string> run_mover(ProbeSettings settings, std::string output) {
   const auto executor = co_await asio::this_coro::executor;
   auto ending = std::make_shared<ProbeEnd>(executor);
@@ -159,7 +160,7 @@ Task<std::string> run_mover(ProbeSettings settings, std::string output) {
   co_await ending->heard.wait(std::chrono::steady_clock::now() + settings.mover_timeout);
   if (!ending->status) {
     (*process)->signal(SIGKILL);
-    co_return command + " did not end within " + std::to_string(settings.mover_timeout.count()) + " ms";
+    co_return command + " did not finish within " + std::to_string(settings.mover_timeout.count()) + " ms";
   }
   if (*ending->status != 0) co_return command + " ended with " + describe_wait_status(*ending->status);
   co_return std::string();
@@ -176,7 +177,7 @@ Json mover_facts(const std::string& output, const std::string& problem) {
   return facts;
 }
 
-// Queries the driver again and stores the result for the agent.
+// Probes the memory methods of the driver (remap) again, and stores the result for the agent.
 Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json driver) {
   RemapProbe probe;
   probe.program = settings.context_program;
@@ -198,7 +199,7 @@ Task<Json> remap_facts(const ProbeSettings& settings, std::string work, Json dri
 }
 
 // Saves and restores a small process. `criu check` only queries the kernel. The trial shows whether this
-// process may use CRIU with its rights and filters in its environment.
+// process may use CRIU with its rights and with the filters of its environment.
 Task<void> try_criu(const ProbeSettings& settings, std::string work, Json& criu) {
   RehearsalOrder order;
   order.program = settings.agent_program;

@@ -67,7 +67,8 @@ Result<UniqueFd> rehearsed_null() {
   ::_exit(127);
 }
 
-// A root process in its own PID namespace. All its processes end with the object.
+// A root process in its own PID namespace. All processes of the namespace are killed when the object is
+// destroyed.
 class RehearsedTree {
  public:
   explicit RehearsedTree(pid_t root) : root_(root) {}
@@ -138,8 +139,8 @@ Result<host::PackedImage> copy_of(const host::PackedImage& image, MemoryRates& r
   }
   const Nanos read = now_ns();
   if (sum == 0)
-    return Error(ErrorCode::kCorrupt, "The image is empty");  // the sum must be used, so that the memory is
-                                                              // really read
+    return Error(ErrorCode::kCorrupt, "The image is empty");  // uses the sum, so that the memory is really
+                                                              // read
   rates.write = std::max(rates.write, rate(written - began));
   rates.read = std::max(rates.read, rate(read - written));
   return copy;
@@ -177,8 +178,8 @@ class Rehearsal {
     for (const std::uint64_t bytes : kRehearsedSizes) {
       CKPT_CO_TRYV(co_await try_process(bytes, false));
     }
-    // If the node's limits do not allow that many threads, descriptors and mappings, the factor of a typical
-    // server is used.
+    // If the node's limits do not allow the rehearsed numbers of threads, descriptors and mappings, the
+    // factor of a typical server is used.
     const auto many = co_await try_process(kRehearsedSizes.front(), true);
     if (!many) std::fprintf(stderr, "%s\n", many.error().to_string().c_str());
     co_return facts_;
@@ -237,7 +238,7 @@ class Rehearsal {
       CKPT_CO_TRY(
           ready, co_await host::run_program(criu_spec(host::lazy_pages_command(folder.path()), folder.path()),
                                             kRehearsedCriu));
-      if (ready != 0) co_return Error(ErrorCode::kUnavailable, "gpumigrate-lazy-pages does not start");
+      if (ready != 0) co_return Error(ErrorCode::kUnavailable, "gpumigrate-lazy-pages did not start");
     }
     auto status =
         co_await host::run_program(criu_spec(criu_.restore_command(options), folder.path()), kRehearsedCriu);
@@ -265,7 +266,8 @@ class Rehearsal {
     CKPT_TRY(text, read_file(path, 64));
     pid_t pid = 0;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), pid);
-    if (parsed.ec != std::errc() || pid <= 1) return Error(ErrorCode::kIo, path + " holds no process id");
+    if (parsed.ec != std::errc() || pid <= 1)
+      return Error(ErrorCode::kIo, path + " does not contain a process id");
     return RehearsedTree(pid);
   }
 
@@ -296,7 +298,7 @@ int run_rehearsal(const std::string& home, const std::string& criu) {
     loop.stop();
   };
   control::spawn(loop.get_executor(), "rehearsal", work());
-  // The rehearsal's images and processes end with the loop.
+  // The rehearsal's images and processes are removed when the loop stops.
   asio::signal_set stop(loop, SIGTERM, SIGINT);
   stop.async_wait([&loop](const boost::system::error_code& error, int) {
     if (!error) loop.stop();

@@ -2,8 +2,8 @@
 // The helper's side of the rehearsal (rehearsal.h). It creates a process in a separate PID namespace, dumps
 // it and restores it with the calls that a move makes, and measures the times. The last line of output is
 // {"rehearsal": …}, or the reason why there is no result.
-// Threads: one loop. A stream of pages has its own thread. Ownership: everything that it creates ends with
-// it. The kernel ends the processes, and owners remove their folders. Errors: the exit status, 0 or 1.
+// Threads: one loop. A stream of pages has its own thread. Ownership: nothing that it creates outlives it.
+// The kernel kills the processes, and owners remove their folders. Errors: the exit status, 0 or 1.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ inline constexpr int kRehearsedMappings = 4096;
 
 // Runs as the rehearsed process. A child of it has `bytes` of private memory and, with `many`, the rehearsed
 // numbers of threads, descriptors and mappings. The child closes descriptor 3 when everything exists, and
-// stays.
+// then keeps running.
 int be_rehearsed(std::uint64_t bytes, bool many);
 
 }  // namespace ckpt::agent

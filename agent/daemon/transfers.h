@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transfers of this node's movers, as the reports to the coordinator show them on their way. The movers
-// are never queried.
+// The transfers of this node's movers, taken from their reports to the coordinator. The movers are never
+// queried.
 // Threads: the event loop. Ownership: borrows the port to the coordinator. Errors: the port's.
 #pragma once
 
@@ -13,7 +13,8 @@ namespace ckpt::agent {
 
 class Transfers : public CoordinatorPort {
  public:
-  using Open = std::function<bool(wire::MigrationId)>;  // is open, and this node is its source
+  using Open = std::function<bool(wire::MigrationId)>;  // returns whether the migration is open with this
+                                                        // node as its source
   explicit Transfers(CoordinatorPort& coordinator) : coordinator_(coordinator) {}
 
   bool send(const wire::CommitMessage& message) override { return coordinator_.send(message); }
@@ -23,7 +24,8 @@ class Transfers : public CoordinatorPort {
 
   // Returns the last report of each transfer that was not dropped.
   [[nodiscard]] const std::map<wire::MigrationId, wire::MigrationProgress>& last() const { return last_; }
-  // Returns the bytes of chunks, before encoding, that were sent in all transfers; it never falls.
+  // Returns the bytes of chunks, before encoding, that were sent in all transfers. The number never
+  // decreases.
   [[nodiscard]] std::uint64_t sent_bytes() const noexcept { return sent_bytes_; }
   // Drops the transfers that are not open. Called periodically, because the page may never be read.
   void drop_closed(const Open& is_open);

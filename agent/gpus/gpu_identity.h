@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU as a program receives it: UUID and PCI address, as bytes.
-// Threads: any. Errors: kInvalidArgument for text that is neither.
+// Threads: any. Errors: kInvalidArgument for text that is neither a UUID nor a PCI address.
 #pragma once
 
 #include <array>

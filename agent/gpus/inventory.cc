@@ -11,8 +11,8 @@ namespace ckpt::agent {
 struct Inventory::Query {
   std::string library;
   std::mutex mutex;
-  std::shared_ptr<Nvml> nvml;  // guarded by mutex; kept between queries
-  InventorySnapshot result;    // written by the thread before `done`
+  std::shared_ptr<Nvml> nvml;  // loaded library, guarded by mutex; kept between queries
+  InventorySnapshot result;    // written by the thread before it sets `done`
   std::atomic<bool> done{true};
   std::mutex loop_mutex;
   asio::io_context* loop = nullptr;  // guarded by loop_mutex; null after the Inventory was destroyed
@@ -40,7 +40,7 @@ InventorySnapshot ask(std::shared_ptr<Nvml>& nvml, const std::string& library) {
   return snapshot;
 }
 
-// Returns the GPUs of `peers` that belong to this node, with the node's numbers.
+// Returns the GPUs of `peers` that belong to this node, numbered as on this node.
 std::vector<GpuPeerFacts> peers_of_this_node(const std::vector<GpuPeerFacts>& peers,
                                              const std::map<std::uint32_t, std::uint32_t>& ours) {
   std::vector<GpuPeerFacts> out;
@@ -132,8 +132,8 @@ Task<void> Inventory::refresh() {
 
 std::string Inventory::why_no_gpus() const {
   if (!last_.problem.empty() || !last_.gpus.empty()) return last_.problem;
-  return visible_.empty() ? "The GPU driver names no GPU"
-                          : "The GPU driver names none of the GPUs in visible_gpus";
+  return visible_.empty() ? "The GPU driver reports no GPU"
+                          : "The GPU driver reports none of the GPUs in visible_gpus";
 }
 
 const GpuFacts* Inventory::gpu(std::uint32_t index) const noexcept {

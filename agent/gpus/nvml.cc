@@ -61,7 +61,7 @@ Result<std::shared_ptr<Nvml>> Nvml::create(const std::string& library) {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char* reason = ::dlerror();
-    return Error(ErrorCode::kNotSupported, "Cannot load " + library + ", so this node shows no GPU: " +
+    return Error(ErrorCode::kNotSupported, "Cannot load " + library + ", so this node reports no GPUs: " +
                                                (reason ? reason : "unknown reason"));
   }
   auto table = std::make_unique<Table>();

@@ -116,7 +116,8 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // Returns the current facts of every GPU. A GPU that does not answer is listed with `lost` and a complaint.
+  // Returns the current facts of every GPU. A GPU that does not answer is listed with `lost` set and the
+  // error in `problem`.
   [[nodiscard]] Result<std::vector<GpuFacts>> read_gpus() const;
   [[nodiscard]] Result<std::string> driver_version() const;
 
@@ -126,8 +127,8 @@ class Nvml {
   void add_topology(std::vector<GpuFacts>& gpus) const;
   [[nodiscard]] Error error(const char* call, nvml::Return code) const;
   [[nodiscard]] Result<GpuFacts> read_gpu(std::uint32_t index) const;
-  // Reads free memory and processes of one moment, unless they change all the time. Placement adds the two
-  // numbers. Memory that a process allocates between two queries would be in neither.
+  // Reads free memory and processes, and repeats this a few times while the free memory changes. Placement
+  // adds the two numbers. Memory that a process allocates between two queries would be in neither.
   Result<void> read_memory(nvml::Device device, GpuFacts& gpu) const;
   [[nodiscard]] std::vector<GpuProcess> read_processes(nvml::Device device) const;
 

@@ -131,7 +131,7 @@ Task<Result<RemapFacts>> probe_remap(RemapProbe probe) {
   if (!ending->status) {
     process->signal(SIGKILL);
     co_return read_answer(probe.output,
-                          "did not end within " + std::to_string(probe.timeout.count()) + " ms");
+                          "did not finish within " + std::to_string(probe.timeout.count()) + " ms");
   }
   co_return read_answer(probe.output, "ended with " + describe_wait_status(*ending->status));
 }
@@ -146,7 +146,7 @@ Task<Result<void>> RemapChoice::prepare() {
   const AsyncMutex::Held turn = co_await asking_.acquire();
   // The file is read each time, because `gpumigrate doctor` may have written it again.
   facts_.reset();
-  if (auto kept = load_remap_facts(config_.home)) facts_ = *std::move(kept);
+  if (auto stored = load_remap_facts(config_.home)) facts_ = *std::move(stored);
   if (!holds_for(driver) || !facts_->has_a_way()) {
     CKPT_CO_TRYV(co_await find_out(driver));
   }
@@ -171,7 +171,9 @@ Task<Result<void>> RemapChoice::find_out(ContextFacts driver) {
   facts_->driver = driver_name(driver.driver_version);
   facts_->gpu = driver.gpu;
   spdlog::info("remap probed: {}", to_json(*facts_).dump());
-  if (!facts_->has_a_way()) co_return ok();  // the next migration probes again
+  if (!facts_->has_a_way())
+    co_return ok();  // without a working method no result is stored, so the next
+                     // migration probes again
   if (auto saved = save_remap_facts(config_.home, *facts_); !saved)
     spdlog::warn("remap facts not saved: reason {}", saved.error().to_string());
   co_return ok();
@@ -180,7 +182,7 @@ Task<Result<void>> RemapChoice::find_out(ContextFacts driver) {
 bool RemapChoice::imports() {
   if (config_.remap != "auto") return config_.remap == "import";
   if (!facts_) {
-    if (auto kept = load_remap_facts(config_.home)) facts_ = *std::move(kept);
+    if (auto stored = load_remap_facts(config_.home)) facts_ = *std::move(stored);
   }
   return !facts_ || facts_->imports();
 }

@@ -24,15 +24,16 @@ namespace ckpt::agent {
 
 // The result of the probe. nullopt means that a method could not be tested.
 struct RemapFacts {
-  std::optional<bool> import, own;              // results on the same GPU
-  std::optional<bool> import_moved, own_moved;  // results after a restore on another GPU
+  std::optional<bool> import, own;              // whether a restored process can import memory, and use its
+                                                // own, on the same GPU
+  std::optional<bool> import_moved, own_moved;  // the same results after a restore on a different GPU
   Nanos save_ns = 0;  // time to save a context with almost no content, and to restore it; 0 if not measured
   Nanos restore_ns = 0;
   std::string problem;
   std::string driver;  // driver for which the result is valid
   std::string gpu;
 
-  // Assumes that a method works if it could not be tested.
+  // Returns whether import works, and true if import could not be tested.
   [[nodiscard]] bool imports() const { return import.value_or(true) && import_moved.value_or(true); }
   [[nodiscard]] bool makes() const { return own.value_or(true) && own_moved.value_or(true); }
   // Checks whether the probe tested a method and did not exclude both methods.
@@ -66,14 +67,14 @@ class RemapChoice {
 
   // Probes the driver while a migration prepares, so that no probe runs in a downtime.
   Task<Result<void>> prepare();
-  // Returns true if the rank imports memory, and false if the rank creates its own memory. Import is the
-  // choice while neither is known.
+  // Returns true if the rank imports memory, and false if the rank creates its own memory. While neither
+  // result is known, the function assumes that import works.
   [[nodiscard]] bool imports();
   // Returns the measured times of saving and restoring a context, or null if the probe did not measure them.
   [[nodiscard]] const RemapFacts* context_times() const {
     return facts_ && facts_->save_ns > 0 && facts_->restore_ns > 0 ? &*facts_ : nullptr;
   }
-  // Checks whether the method may change: own memory may follow a failed import.
+  // Checks whether the setting leaves the method open, so that own memory may be used after a failed import.
   [[nodiscard]] bool is_free() const { return config_.remap == "auto"; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports of both channels about a GPU within a window, combined with the jobs that they concern.
+// Reports of NVML and the kernel log about a GPU within a window, combined with the jobs that they concern.
 // libckpt/health decides on this evidence.
 // Threads: the event loop. Ownership: plain values. Errors: none.
 #pragma once
@@ -24,8 +24,8 @@ inline constexpr char kProbeSource[] = "probe";
 // Returns the instances that currently run on the GPU.
 [[nodiscard]] std::vector<Bystander> bystanders_of(const JobTable& jobs, const KnownGpu& gpu);
 
-// Returns the running jobs of the GPU. It also returns jobs that have ended badly since and that were on the
-// GPU at the beginning or that an event names.
+// Returns the running jobs of the GPU. It also returns jobs that have failed since, if they were on the GPU
+// at the beginning or an event names them.
 [[nodiscard]] std::vector<std::shared_ptr<Job>> jobs_concerned(const JobTable& jobs, const KnownGpu& gpu,
                                                                const std::vector<SeenEvent>& seen,
                                                                const std::vector<Bystander>& bystanders);

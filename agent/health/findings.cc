@@ -22,7 +22,8 @@ wire::HealthOutcome to_wire(health::Outcome outcome) {
   return wire::HealthOutcome::kNone;
 }
 
-// Returns the source that decided.
+// Returns the source of the event that has the decision's Xid, or of the first event. The kernel log is
+// preferred.
 std::string source_of(const std::vector<SeenEvent>& seen, const health::Decision& decision) {
   const auto said_xid = std::find_if(seen.begin(), seen.end(), [&](const SeenEvent& event) {
     return decision.xid != 0 && event.xid == decision.xid;
@@ -52,7 +53,8 @@ wire::HealthFinding finding_of(const KnownGpu& gpu, const std::vector<SeenEvent>
   finding.leave_node = decision.leave_node;
   finding.outcome = gpu.replaced ? wire::HealthOutcome::kNone : to_wire(decision.outcome);
   finding.reason = decision.reason.substr(0, kMaxReasonBytes);
-  if (gpu.gone) finding.reason += " (" + gpu.uuid + (gpu.replaced ? "; another card is in its slot)" : ")");
+  if (gpu.gone)
+    finding.reason += " (" + gpu.uuid + (gpu.replaced ? "; that slot now holds a different card)" : ")");
   for (std::size_t i = 0; i < jobs.size() && i < kMaxJobs; ++i) {
     wire::JobVerdict verdict;
     verdict.job = jobs[i]->id();

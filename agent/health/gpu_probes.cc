@@ -32,7 +32,7 @@ std::string printable(std::string text) {
 
 GpuProbeAnswer parse_gpu_probe(std::string_view output) {
   const std::size_t at = output.rfind(kLine);
-  if (at == std::string_view::npos) return {GpuProbe::kNotTried, "the probe has printed no result"};
+  if (at == std::string_view::npos) return {GpuProbe::kNotTried, "the probe printed no result"};
   const std::string_view line = output.substr(at, output.find('\n', at) - at);
   const Json json = Json::parse(line, nullptr, false);
   const auto text = [&json](const char* key) {
@@ -93,7 +93,7 @@ Task<GpuProbeAnswer> GpuProbes::outcome(std::shared_ptr<Probe> probe) {
   if (!probe->status) {
     probe->process->signal(SIGKILL);
     ::unlink(probe->output.c_str());
-    co_return GpuProbeAnswer(GpuProbe::kHung, "the probe did not end within " +
+    co_return GpuProbeAnswer(GpuProbe::kHung, "the probe did not finish within " +
                                                   std::to_string(settings_.deadline.count()) + " ms");
   }
   probe->process.reset();
@@ -101,7 +101,7 @@ Task<GpuProbeAnswer> GpuProbes::outcome(std::shared_ptr<Probe> probe) {
   ::unlink(probe->output.c_str());
   GpuProbeAnswer answer = parse_gpu_probe(said ? *said : std::string());
   if (answer.result == GpuProbe::kNotTried && answer.detail.empty())
-    answer.detail = "the probe ended with " + describe_wait_status(*probe->status);
+    answer.detail = "the probe terminated with " + describe_wait_status(*probe->status);
   co_return answer;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks whether a GPU still computes. A separate process (gpumigrate-context --probe-gpu) creates a context
-// on the GPU and does a little work, within a deadline. A probe that does not end in time hangs in the
-// driver. The probe is then ordered to end, which may have no effect, and is abandoned. As long as that
-// process exists, no other probe is started on the GPU. Each GPU has at most one probe at a time.
+// on the GPU and does a little work, within a deadline. A probe that does not exit in time hangs in the
+// driver. The probe is then killed, which may have no effect, and abandoned. As long as that process exists,
+// no other probe is started on the GPU. Each GPU has at most one probe at a time.
 // Threads: the event loop. Ownership: the agent owns it. answers() is dropped at stop(). Errors: a probe that
 // cannot be started, or has no valid output, counts as not tried.
 #pragma once

@@ -55,7 +55,7 @@ Result<void> HealthHelper::launch() {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
     self->on_gone(
-        Error(ErrorCode::kUnavailable, "The health helper ended with " + describe_wait_status(status)));
+        Error(ErrorCode::kUnavailable, "The health helper terminated with " + describe_wait_status(status)));
   };
   CKPT_TRY(process, ChildProcess::start(executor_, spec, std::move(ended)));
   process_ = process;
@@ -65,7 +65,8 @@ Result<void> HealthHelper::launch() {
   handlers.packet = [weak = weak_from_this(), run](const Packet& packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_packet(packet);
   };
-  // An end of file alone has no reason. The exit that follows contains the reason.
+  // An end of file on the link gives no reason for the failure. The exit status that follows gives the
+  // reason.
   handlers.closed = [weak = weak_from_this(), run](const Error& error) {
     auto self = weak.lock();
     if (!self || self->run_ != run || error.code() != ErrorCode::kProtocol) return;
@@ -83,8 +84,8 @@ void HealthHelper::on_packet(const Packet& packet) {
   const nvml_watch::Report& said = *report;
   if (said.kind == nvml_watch::Kind::kFailed) {
     if (std::exchange(last_failure_, said.text) != said.text)
-      spdlog::info("no GPU events: reason {}", said.text);
-    return;  // the helper ends now
+      spdlog::info("GPU events unavailable: reason {}", said.text);
+    return;  // the helper exits now
   }
   if (said.kind == nvml_watch::Kind::kHeartbeat || said.kind == nvml_watch::Kind::kReady) {
     ready_ = true;
@@ -108,7 +109,8 @@ void HealthHelper::watch_heartbeat() {
     if (cancelled || !self || self->run_ != run || self->stopped_) return;
     const auto late = std::chrono::steady_clock::now() - self->heartbeat_.expiry();
     if (late < Milliseconds(0)) return;  // a report arrived before this function ran
-    // An agent that was delayed itself has not read reports, and the helper may have been delayed, too.
+    // If the agent itself was delayed, it has not read reports in the meantime, and the helper may have been
+    // delayed, too. The silence then does not count.
     if (late > silence / 2) return self->watch_heartbeat();
     self->on_silence();
   });
@@ -123,7 +125,7 @@ void HealthHelper::on_silence() {
 
 void HealthHelper::on_gone(const Error& error) {
   if (stopped_) return;
-  if (last_failure_.empty()) spdlog::warn("health helper ended: reason {}", error.to_string());
+  if (last_failure_.empty()) spdlog::warn("health helper exited: reason {}", error.to_string());
   drop_process();
   restart_later();
 }
@@ -132,8 +134,8 @@ void HealthHelper::drop_process() {
   ++run_;
   heartbeat_.cancel();
   if (process_)
-    process_->signal(SIGKILL);  // the signal may have no effect; it is sent before the helper detects the end
-                                // of its socket and exits
+    process_->signal(SIGKILL);  // the signal may have no effect; it is sent before the helper detects the
+                                // closed socket and exits
   if (link_) link_->close();
   link_.reset();
   if (process_) abandoned_.push_back(std::exchange(process_, nullptr));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's side of gpumigrate-health, the process that calls NVML. The agent watches its heartbeats.
 // Missing heartbeats mean that the driver does not answer. Such a process may wait in the kernel, and then
-// even SIGKILL has no effect. Therefore the process is ordered to end and is abandoned, and another process
-// is started after a pause that doubles. The agent keeps only a few processes that did not end.
-// Threads: the event loop. Ownership: the process ends with this object, which closes its socket. Errors:
-// none leave this class. Silence is reported to a handler, and a helper that exits is started again.
+// even SIGKILL has no effect. Therefore the agent signals and abandons the process, and starts a replacement
+// after a pause that doubles. The agent keeps only a few processes that did not exit.
+// Threads: the event loop. Ownership: the object's destructor closes the helper's socket, so the helper
+// exits. Errors: none leave this class. Silence is reported to a handler, and a helper that exits is started
+// again.
 #pragma once
 
 #include <functional>
@@ -48,7 +49,7 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
   void start();
   // Replaces the helper's process at once. Does nothing while there is no process.
   void renew();
-  // Ends the helper permanently.
+  // Terminates the helper and starts no other.
   void stop();
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }
 
@@ -68,7 +69,8 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
   std::shared_ptr<ChildProcess> process_;
   std::shared_ptr<PacketLink> link_;
   std::vector<std::shared_ptr<ChildProcess>> abandoned_;
-  std::uint64_t run_ = 0;  // number that distinguishes packets and ends of an earlier process
+  std::uint64_t run_ = 0;  // number of the helper's current run; packets and exits of earlier runs are
+                           // ignored
   asio::steady_timer heartbeat_;
   asio::steady_timer restart_;
   Milliseconds backoff_;

@@ -40,7 +40,7 @@ struct KnownGpu {
   }
 };
 
-// An observed event about which no decision was made yet.
+// An observed event for which no decision has been made yet.
 struct SeenEvent {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   std::string gpu;  // UUID of the GPU
@@ -63,8 +63,8 @@ struct SeenEvent {
   }
 };
 
-// A job on a GPU when the first of the GPU's events arrived. A job that ends badly before the decision counts
-// as dead.
+// A job on a GPU when the first of the GPU's events arrived. A job that fails before the decision counts as
+// dead.
 struct Bystander {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string gpu;
@@ -107,8 +107,8 @@ struct HealthRecord {
 [[nodiscard]] std::vector<std::byte> encode_health(const HealthRecord& record);
 [[nodiscard]] Result<HealthRecord> decode_health(std::span<const std::byte> bytes);
 
-// Loads the record. A missing file is an empty record. A damaged file is renamed to "health.damaged". The
-// numbers then continue far above all numbers that were used before.
+// Loads the record. A missing file yields an empty record. A damaged file is renamed to "health.damaged". The
+// numbers of findings then continue far above all numbers that were used before.
 [[nodiscard]] Result<HealthRecord> load_health(const std::string& path);
 [[nodiscard]] Result<void> save_health(const std::string& path, std::span<const std::byte> bytes);
 

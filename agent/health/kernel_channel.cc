@@ -11,7 +11,7 @@ namespace {
 constexpr char kDefaultKernelLog[] = "/dev/kmsg";
 constexpr std::size_t kMaxLineBytes = 400;
 
-// Reads the boot id. The numbers of log records begin again at each boot.
+// Reads the boot id, because the numbers of log records begin again at each boot.
 Result<std::string> read_boot_id() {
   CKPT_TRY(text, read_file("/proc/sys/kernel/random/boot_id", 100));
   return text.substr(0, text.find('\n'));
@@ -26,7 +26,7 @@ Result<void> KernelChannel::start(const asio::any_io_executor& executor, FileWat
   if (by_default) path = kDefaultKernelLog;
   auto reader = KernelLogReader::create(executor, files, path);
   if (!reader) {
-    spdlog::log(by_default ? spdlog::level::info : spdlog::level::err, "no kernel log: reason {}",
+    spdlog::log(by_default ? spdlog::level::info : spdlog::level::err, "kernel log unavailable: reason {}",
                 reader.error().to_string());
     return ok();
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's log as the second channel. Each record counts once, even over restarts of the agent. Each line
-// counts for the GPU that currently has the line's PCI address (known_gpus.h). Records from before the first
-// read of the log are old and do not count.
+// The kernel's log as the second channel of health events, besides NVML. Each record counts once, even over
+// restarts of the agent. Each line counts for the GPU that currently has the line's PCI address
+// (known_gpus.h). Records from before the first read of the log are old and do not count.
 // Threads: the event loop. Ownership: the record and the known GPUs outlive it. Errors: an unreadable log is
-// logged, and the channel is then silent.
+// logged, and the channel then reports nothing.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,8 @@ namespace ckpt::agent {
 class KernelChannel {
  public:
   struct Handlers {
-    // Called for an event. `line` is empty for an event without an Xid. The process was not searched for yet.
+    // Called for an event. `line` is empty for an event without an Xid. The process of the event has not been
+    // matched with a job yet.
     std::function<void(SeenEvent)> saw;
     std::function<void()> changed;  // called when the record has changed and must be stored
   };

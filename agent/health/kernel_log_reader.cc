@@ -27,7 +27,7 @@ Result<std::shared_ptr<KernelLogReader>> KernelLogReader::create(const asio::any
   const Kind kind = S_ISREG(status.st_mode)    ? Kind::kFile
                     : S_ISFIFO(status.st_mode) ? Kind::kPipe
                                                : Kind::kDevice;
-  // A FIFO is also opened for writing, so that it does not end when a writer closes it.
+  // A FIFO is also opened for writing, so that the reader sees no end of file when a writer closes it.
   const int access = kind == Kind::kPipe ? O_RDWR : O_RDONLY;
   UniqueFd fd(::open(path.c_str(), access | O_NONBLOCK | O_CLOEXEC));
   if (!fd) return Error::from_errno("Cannot open the kernel log " + path);

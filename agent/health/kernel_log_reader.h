@@ -3,7 +3,7 @@
 // record for each read. Its replacement in tests (a growing file, a FIFO) has one record per line, in the
 // same form. Records that the ring buffer lost before they were read are visible only as missing numbers.
 // Threads: the event loop. Ownership: the handlers are dropped at stop(). Errors: create() returns the reason
-// why nothing can be read. A later failure is logged and ends the reading.
+// why nothing can be read. A later failure is logged and stops the reader.
 #pragma once
 
 #include <functional>

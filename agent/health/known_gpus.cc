@@ -75,7 +75,7 @@ bool KnownGpus::identify(const health::PciAddress& address, const std::string& u
   return true;
 }
 
-void KnownGpus::forget_replaced(const std::string& uuid) {
+void KnownGpus::erase_replaced(const std::string& uuid) {
   std::erase_if(gpus_, [&](const KnownGpu& gpu) { return gpu.uuid == uuid && gpu.gone && gpu.replaced; });
 }
 

@@ -31,7 +31,7 @@ class KnownGpus {
   // named the card. Returns true if the record must be stored.
   bool identify(const health::PciAddress& address, const std::string& uuid);
   // Removes a replaced card after all findings about it are closed.
-  void forget_replaced(const std::string& uuid);
+  void erase_replaced(const std::string& uuid);
 
   // Returns the GPU, or null if it is not a GPU of this node.
   [[nodiscard]] KnownGpu* of_uuid(const std::string& uuid) const;

@@ -63,10 +63,10 @@ void HealthMonitor::listen_to_coordinator() {
 
 void HealthMonitor::start() {
   control::spawn(parts_.executor, "health record", save_loop());
-  // An earlier agent saw these events and had not decided about them.
+  // An earlier agent saw these events and exited before it had decided about them.
   for (const SeenEvent& seen : std::vector<SeenEvent>(record_.seen)) open_window(seen.gpu);
   auto reads = kernel_.start(parts_.executor, parts_.files, parts_.config.kernel_log);
-  if (!reads) spdlog::error("no kernel log: reason {}", reads.error().to_string());
+  if (!reads) spdlog::error("kernel log unavailable: reason {}", reads.error().to_string());
   start_helper();
   start_probes();
 }
@@ -116,8 +116,8 @@ Task<> HealthMonitor::probe_loop() {
   }
 }
 
-// Reports an answer that a decision waits for, or a result that became worse. Users uncordon a GPU that works
-// again.
+// Reports a probe's answer that a decision waits for, or a result that is worse than the last one. A better
+// result is not reported, because users uncordon a GPU that works again.
 void HealthMonitor::on_probe(const std::string& uuid, const GpuProbeAnswer& answer) {
   KnownGpu* gpu = gpus_.of_uuid(uuid);
   if (gpu == nullptr || stopped_) return;
@@ -236,7 +236,7 @@ void HealthMonitor::evaluate(const std::string& uuid) {
   if (record_.findings.size() > kMaxFindings) drop_least(record_.findings);
   std::erase_if(record_.seen, [&](const SeenEvent& event) { return event.gpu == uuid; });
   std::erase_if(record_.bystanders, [&](const Bystander& bystander) { return bystander.gpu == uuid; });
-  gpus_.forget_replaced(uuid);
+  gpus_.erase_replaced(uuid);
   save();
 }
 

@@ -50,7 +50,7 @@ class HealthMonitor {
   void stop();
   // Returns the GPU, or null if it is not known yet.
   [[nodiscard]] const KnownGpu* gpu(const std::string& uuid) const { return gpus_.of_uuid(uuid); }
-  // Returns the state of `policy pause`, as the coordinator sent it last.
+  // Returns true while `policy pause` is in force, according to the coordinator's last message.
   [[nodiscard]] bool paused() const noexcept { return paused_; }
 
  private:

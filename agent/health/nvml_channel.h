@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML as one of the two channels. gpumigrate-health (health_helper.h) sends its events, its states and its
-// silence as observations of this node's GPUs.
-// Threads: the event loop. Ownership: the known GPUs outlive it. Errors: none. If the library is missing, the
-// channel reports nothing.
+// NVML as a channel of health events. The other channel is the kernel log. The process gpumigrate-health
+// (health_helper.h) sends what NVML reports of this node's GPUs, and its own silence, as observations.
+// Threads: the event loop. Ownership: the known GPUs outlive the channel.
+// Errors: none. If the library is missing, the channel reports nothing.
 #pragma once
 
 #include <functional>

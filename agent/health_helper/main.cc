@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-health --nvml LIBRARY [--poll-ms N]: reports NVML's events and states to its agent (messages.h).
 // A driver call may never return. Therefore the agent detects a hang by missing heartbeats, and may abandon
-// this process. The agent starts the program with one end of a socketpair as descriptor 3, and the program
-// ends with that socket. It logs to stderr.
+// this process. The agent starts the program with one end of a socketpair as descriptor 3. The program exits
+// when that socket is closed. It logs to stderr.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -86,7 +86,7 @@ class Watcher {
         return heartbeat();
       case NvmlWatch::Woken::kBroken:
         read_states();
-        pause(kErrorPauseMs);  // a permanent error would return at once
+        pause(kErrorPauseMs);  // without a pause, a permanent error would keep the loop busy
         return register_events();
     }
   }
@@ -162,7 +162,8 @@ int run(int socket, Settings settings) {
 
 int main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
-  (void)ckpt::logging::open_log({});  // standard error is already open
+  (void)ckpt::logging::open_log({});  // cannot fail, because the log goes to standard error, which is already
+                                      // open
   constexpr int kSocket = ckpt::agent::nvml_watch::kSocketFd;
   const auto settings = ckpt::health_helper::read_arguments(argc, argv);
   struct stat status {};

@@ -3,7 +3,7 @@
 // socketpair (descriptor 3 in the helper). The encoding is described in libckpt/protocol/wire/codec.h. First,
 // the helper sends a kGpu for each GPU. After the registration of events it sends a kState for each GPU, then
 // kReady. From then on it sends each event and each changed state. It sends a heartbeat whenever the driver
-// has answered. The agent sends nothing, and a helper ends with its socket.
+// has answered. The agent sends nothing, and the helper exits when its socket is closed.
 // Threads: plain values and pure functions. Errors: kProtocol, kNotSupported for another version.
 #pragma once
 

@@ -167,7 +167,7 @@ Result<void> NvmlWatch::register_events() {
       ++registered_;
     } else {
       // The GPU cannot report events. This is not evidence about its health.
-      spdlog::warn("no NVML events: gpu {} reason {}", i,
+      spdlog::warn("NVML events unavailable: gpu {} reason {}", i,
                    error("nvmlDeviceRegisterEvents", code).to_string());
     }
   }
@@ -188,8 +188,8 @@ messages::Report NvmlWatch::state(std::uint32_t gpu) const {
   return report;
 }
 
-// Reads all fields with one call. Each field has its own status. A GPU may lack a field, such as with memory
-// without ECC or an older driver.
+// Reads all fields with one call. Each field has its own status, because a GPU may lack a field. Examples are
+// a GPU without ECC memory, and an older driver.
 nvml::Return NvmlWatch::read_fields(nvml::Device device, messages::Report& report) const {
   constexpr std::array kFields = {nvml::kFieldRecoveryAction, nvml::kFieldVolatileCorrected,
                                   nvml::kFieldVolatileUncorrected, nvml::kFieldAggregateCorrected,

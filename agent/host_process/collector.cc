@@ -106,7 +106,7 @@ Result<void> Collector::collect(pid_t root) {
     const std::size_t before = problems_.size();
     if (has_ended(pid)) continue;
     read_process(pid, root);
-    // A process that has ended in the meantime has no problems, because its files were already closed.
+    // A process that has exited in the meantime has no problems, because its files were already closed.
     if (has_ended(pid)) problems_.resize(before);
   }
   for (std::string& text : locks_.problems()) problem(std::move(text));
@@ -329,7 +329,8 @@ void Collector::check_unlinked(const std::string& path, const struct stat* facts
   // CRIU would link the file there again, and would expect that link at the target.
   if (facts->st_nlink > 0)
     return problem(path + " was deleted, is still " + where +
-                   ", and has another name: such a file can be moved only if one of its names is in " +
+                   ", and still has another hard link: a deleted file with hard links can be moved only if "
+                   "one of its names is in " +
                    kSharedFolder);
   FileFact folder;
   folder.use = FileUse::kFolder;
@@ -343,8 +344,9 @@ void Collector::check_unlinked(const std::string& path, const struct stat* facts
 void Collector::check_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how) {
   unlinked_bytes_ += bytes;
   if (unlinked_bytes_ > kMaxUnlinkedBytes)
-    problem(path + " (" + std::to_string(bytes) + " bytes) " + how + ": such files may have at most " +
-            std::to_string(kMaxUnlinkedBytes) + " bytes in all");
+    problem(path + " (" + std::to_string(bytes) + " bytes) " + how +
+            ": deleted or shared files may have at most " + std::to_string(kMaxUnlinkedBytes) +
+            " bytes in total");
 }
 
 // Checks the named memory. The function also adds the named files to the list, because an older target must
@@ -359,7 +361,7 @@ Result<void> Collector::check_named(pid_t root) {
     fact.use = FileUse::kWritten;
     fact.path = kSharedFolder + file.names.front();
     fact.bytes = file.bytes;
-    check_travelling_bytes(fact.path, file.bytes, "is memory that processes share by its name");
+    check_travelling_bytes(fact.path, file.bytes, "is named shared memory");
     add(std::move(fact));
   }
   return ok();
@@ -371,15 +373,15 @@ bool Collector::is_driver_file(const std::string& path) const {
                      [&path](const std::string& name) { return path.starts_with(name); });
 }
 
-// Checks a file of the driver. A child that was forked without the shim keeps files of the driver open, and
-// so does a process that has no context to save.
+// Checks a file of the driver. A child that was forked without the shim keeps files of the driver open. A
+// process that has no context to save does so, too.
 void Collector::check_driver_file(pid_t pid, const std::string& path) {
   if (pid == rules_.gpu_process || !driver_holders_.insert(pid).second) return;
   const Result<std::string> name = read_file(proc_path(pid, "/comm"), 64);
   const std::string text = name.has_value() ? *name : "";
   problem("process " + std::to_string(pid) + " (" + text.substr(0, text.find('\n')) +
           ") has the GPU driver's " + path.substr(0, path.find(kDeleted)) +
-          " open, but the driver's checkpoint closes such files only in process " +
+          " open, but the driver's checkpoint closes driver files only in process " +
           std::to_string(rules_.gpu_process));
 }
 
@@ -417,7 +419,7 @@ Result<void> Collector::note_bound_sockets(pid_t root) {
   for (const auto& [inode, protocol] : internet_) {
     const auto address = addresses.find(inode);
     if (address == addresses.end() || address->second.ends_with(":0")) continue;
-    if (connections.contains(inode)) continue;  // check_connections() handles connections
+    if (connections.contains(inode)) continue;  // check_connections() checks this socket
     BoundSocket& socket = bound_.emplace_back();
     socket.protocol = protocol;
     socket.address = address->second;
@@ -430,7 +432,7 @@ Result<void> Collector::check_internet_sockets(pid_t root) {
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(addresses, bound_addresses(root));
   for (const auto& [inode, protocol] : internet_) {
-    if (connections.contains(inode)) continue;  // check_connections() reports connections
+    if (connections.contains(inode)) continue;  // check_connections() reports this socket
     const auto address = addresses.find(inode);
     const bool listens = address != addresses.end() && protocol.starts_with("TCP");
     problem(sockets_[inode] + (listens ? " listens" : " is a " + protocol + " socket") +

@@ -66,7 +66,7 @@ class Collector {
   std::map<Inode, std::string> unread_netlink_;
   std::map<std::string, FileFact> files_;
   std::set<pid_t> driver_holders_;
-  std::map<Inode, std::string> sockets_;   // sockets with the place where each is open
+  std::map<Inode, std::string> sockets_;   // sockets by inode, with the place where each one is open
   std::map<Inode, std::string> internet_;  // sockets with their protocols (TCP, UDP, ...)
   std::string network_;
   std::vector<BoundSocket> bound_;

@@ -36,7 +36,8 @@ constexpr std::chrono::seconds kMaxTimeout{3600};  // the longest timeout that a
 constexpr int kOldest = 4;  // the oldest supported major version; CRIU 3.17 does not work on current kernels
 constexpr std::size_t kMaxLogBytes = std::size_t{64} << 20;
 constexpr Milliseconds kShort{30000};
-constexpr Milliseconds kFirstPause{10};  // first pause after a dump that met another dump; the pause doubles
+constexpr Milliseconds kFirstPause{10};  // first pause after a dump failed because of a concurrent dump; the
+                                         // pause doubles
 constexpr Milliseconds kLastPause{640};
 // CRIU needs a folder of plugins, and this folder cannot contain any file. The context helper performs the
 // driver's checkpoint.
@@ -135,8 +136,7 @@ std::string log_of(const std::string& work, const char* name) {
 
 std::string explained(std::string error) {
   if (error.find("Connected TCP socket") == std::string::npos) return error;
-  return "the program has opened a TCP connection since it was checked, so move the job again (" + error +
-         ")";
+  return "the program has opened a TCP connection since the check, so move the job again (" + error + ")";
 }
 
 constexpr const char* kDumpLog = "criu-dump.log";
@@ -166,7 +166,7 @@ bool dumps(pid_t pid, pid_t root) {
          text.find(nul + "--tree" + nul + std::to_string(root) + nul) != std::string::npos;
 }
 
-// Returns how long the process has run, or 0 if the process has ended.
+// Returns how long the process has run, or 0 if the process has exited.
 Milliseconds age_of(pid_t pid) {
   const Result<std::string> stat = read_file("/proc/" + std::to_string(pid) + "/stat", 1 << 16);
   if (!stat.has_value()) return Milliseconds{0};
@@ -184,7 +184,7 @@ Milliseconds age_of(pid_t pid) {
 
 Result<void> wait_for_end(pid_t pid, Milliseconds timeout, Milliseconds limit) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process) return ok();  // the CRIU process has ended
+  if (!process) return ok();  // the CRIU process has exited
   const Milliseconds left = std::max(limit - age_of(pid), Milliseconds{0});
   pollfd ended{process.get(), POLLIN, 0};
   if (::poll(&ended, 1, static_cast<int>(std::min(timeout, left).count())) > 0) return ok();
@@ -224,13 +224,13 @@ void remove_images(const std::string& folder) {
 
 }  // namespace
 
-Milliseconds criu_least(Milliseconds usual) {
+Milliseconds criu_minimum(Milliseconds usual) {
   const long wanted = std::atol(text_of("GPUMIGRATE_CRIU_TIMEOUT").c_str());
   return wanted > 0 && wanted <= kMaxTimeout.count() ? std::chrono::seconds(wanted) : usual;
 }
 
 Milliseconds criu_timeout(std::uint64_t bytes) {
-  return std::min<Milliseconds>(time_limit(bytes, criu_least(kStuckAfter)), kMaxTimeout);
+  return std::min<Milliseconds>(time_limit(bytes, criu_minimum(kStuckAfter)), kMaxTimeout);
 }
 
 Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
@@ -303,13 +303,13 @@ Task<Result<DumpFacts>> Criu::dump_once(pid_t root, const DumpOptions& options) 
   if (options.own_namespaces) spec.environment.emplace_back(kFastestGzip);
   if (!options.preload.empty()) spec.environment.push_back("LD_PRELOAD=" + options.preload);
   spec.output_path = options.work + "/criu.out";
-  spec.own_session = true;  // a signal to the agent's process group must not end the restore
+  spec.own_session = true;  // a signal to the agent's process group must not interrupt the restore
   ::unlink(dump_log(options).c_str());
   const Nanos began = now_ns();
   CKPT_CO_TRY(status, co_await run_program(std::move(spec), options.timeout));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     const std::string reason =
-        WIFSIGNALED(status) ? "it ended with " + describe_wait_status(status) + "; " : "";
+        WIFSIGNALED(status) ? "it terminated with " + describe_wait_status(status) + "; " : "";
     co_return Error(ErrorCode::kRefused, "CRIU cannot dump process " + std::to_string(root) + ": " + reason +
                                              explained(first_error(dump_log(options))));
   }

@@ -22,12 +22,12 @@
 
 namespace ckpt::agent::host {
 
-// CRIU and its abilities on this node. The facts are for doctor and for refusals.
+// CRIU and its abilities on this node. `gpumigrate doctor` and the reasons for refused moves use these facts.
 struct CriuFacts {
   std::string program;           // path of the CRIU program; empty if no CRIU was found
   std::string version;           // version of CRIU, such as "4.1.1"
   bool works = false;            // true if `criu check` succeeded
-  bool restores_lazily = false;  // result of Criu::restores_lazily()
+  bool restores_lazily = false;  // true if the kernel supports a lazy restore (Criu::restores_lazily())
   std::string problem;           // the reason why CRIU does not work, and the remedy; empty if CRIU works
 };
 
@@ -35,7 +35,7 @@ struct CriuFacts {
 // s, or $GPUMIGRATE_CRIU_TIMEOUT seconds.
 [[nodiscard]] Milliseconds criu_timeout(std::uint64_t bytes);
 // Returns the least time that CRIU gets: `usual`, or the value of $GPUMIGRATE_CRIU_TIMEOUT.
-[[nodiscard]] Milliseconds criu_least(Milliseconds usual);
+[[nodiscard]] Milliseconds criu_minimum(Milliseconds usual);
 
 struct DumpOptions {
   std::string images;                      // an empty folder in memory for the images
@@ -48,8 +48,8 @@ struct DumpOptions {
   bool makes_links = false;     // true: CRIU creates links to files that have lost a name (named_memory.h)
   bool own_namespaces = false;  // true: the tree has its own mount, IPC and UTS namespaces, which are saved
   std::string preload;  // library to preload into CRIU (left_out_pages_library()); empty if there is none
-  std::function<bool()> may_repeat;  // returns whether a dump that met another dump may be repeated; without
-                                     // this function it may
+  std::function<bool()> may_repeat;  // returns whether a dump that collided with another dump may be
+                                     // repeated; without this function a repeat is allowed
 };
 
 struct DumpFacts {
@@ -60,13 +60,14 @@ struct DumpFacts {
 struct RestoreOptions {
   std::string images;
   std::string work;     // a folder for criu-restore.log and restored.pid that only root may write to
-  std::string old_log;  // the path of the program's log at the dump; the log's descriptors get the new log
+  std::string old_log;  // path of the program's log at the dump; restored descriptors of that log refer to
+                        // the new log
   std::vector<std::string> more;  // additional arguments for CRIU
   int log_fd = 10;                // descriptor of the new log in the process that runs the command; not 0-2
-  bool stopped = true;            // all restored processes stay stopped until they are continued
+  bool stopped = true;            // true: all restored processes stay stopped until the caller continues them
   bool connections = false;       // the value of DumpOptions::connections at the dump
-  bool lazy = false;              // the private memory follows while the process runs (lazy_pages_choice.h);
-                                  // images == work
+  bool lazy = false;              // true: the private memory is restored while the process runs
+                                  // (lazy_pages_choice.h); this requires images == work
   bool own_namespaces = false;    // the value of DumpOptions::own_namespaces at the dump
 };
 
@@ -106,7 +107,7 @@ class Criu {
   // contains no error.
   [[nodiscard]] static std::optional<std::string> find_error(const std::string& log_path);
 
-  // Returns FileRules::no_internet.
+  // Returns the value for FileRules::no_internet: the reason why this CRIU cannot dump Internet sockets.
   [[nodiscard]] std::string why_no_internet() const;
 
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
@@ -134,12 +135,12 @@ inline constexpr std::uint64_t kMaxUnlinkedBytes = std::uint64_t{1} << 30;
 // pause.
 inline constexpr std::uint64_t kMaxOwnMemory = std::uint64_t{256} << 20;
 
-// The interval at which a caller that waits for the end of a dump checks for other events.
+// The interval at which a caller that waits until a dump has finished checks for other events.
 inline constexpr Milliseconds kDumpCheck{500};
 
 // Blocks until no CRIU process dumps the tree. An earlier agent may have started a CRIU process, which would
-// stop a process that is continued before CRIU ends. After kTimedOut, call the function again. A CRIU process
-// that has run for longer than criu_timeout() of the tree is killed.
+// stop a process that is continued before CRIU exits. After kTimedOut, call the function again. A CRIU
+// process that has run for longer than criu_timeout() of the tree is killed.
 Result<void> wait_for_dump(pid_t root, Milliseconds timeout);
 
 }  // namespace ckpt::agent::host

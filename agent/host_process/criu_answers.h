@@ -19,8 +19,8 @@ namespace ckpt::agent::host {
 // a folder for CRIU's output.
 Task<std::string> criu_kdat_cache_dir(std::string criu, std::string version, std::string work);
 
-// Returns the environment, or the options, for starting CRIU with the folder `answers`. The result is empty
-// if `answers` is empty.
+// Returns the environment for starting CRIU with the folder `answers`. options_for() returns CRIU's options
+// for it. Both results are empty if `answers` is empty.
 [[nodiscard]] std::vector<std::string> environment_for(const std::string& answers);
 [[nodiscard]] std::vector<std::string> options_for(const std::string& answers);
 

@@ -52,11 +52,10 @@ std::set<std::string> paths_of(const NamedMemory& memory) {
   return paths;
 }
 
-// Checks that the program's sockets can be bound at the target. A restore that cannot bind them would fail in
-// the pause.
+// Time limits and a hook, which only tests change.
 Result<void> check_sockets(const FileList& list, std::vector<std::string>& problems) {
   if (list.network == network_of(::getpid()) &&
-      !list.network.empty()) {  // the program's sockets are in this network
+      !list.network.empty()) {  // the program's sockets are in the network of this process
     for (const BoundSocket& end : list.connected)
       problems.push_back("a connection within the program (" + end.protocol + " " + end.address +
                          ") cannot be moved within one network namespace: move the job to another machine");
@@ -80,7 +79,7 @@ Result<void> check_room_for_restore(std::uint64_t bytes) {
   auto room = check_memory_left(2 * bytes);
   if (room) return ok();
   return Error(ErrorCode::kRefused,
-               "The target lacks memory for the program, which needs twice its memory during the restore")
+               "The target has too little memory: the program needs twice its memory during the restore")
       .caused_by(std::move(room).error());
 }
 

@@ -18,7 +18,8 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3247'4d49'4350'4d47;  // the bytes "GMPCIMG2"
+constexpr std::uint64_t kMagic = 0x3247'4d49'4350'4d47;  // the bytes "GMPCIMG2", by which a pack is
+                                                         // recognized
 constexpr std::uint32_t kVersion = 2;
 constexpr int kMaxDepth = 32;  // maximum depth of an image's folder
 
@@ -97,7 +98,7 @@ Result<void> read_exactly(int file, std::uint64_t at, std::span<std::byte> out) 
     const ssize_t got = ::pread(file, out.data(), out.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Error::from_errno("Cannot read a process's image");
-    if (got == 0) return corrupt("it ends early");
+    if (got == 0) return corrupt("it is truncated");
     out = out.subspan(static_cast<std::size_t>(got));
     at += static_cast<std::uint64_t>(got);
   }
@@ -208,7 +209,7 @@ Result<void> unpack_folder(int file, std::uint64_t bytes, const std::string& fol
   std::uint64_t at = 0;
   for (const PackEntry& entry : entries) {
     const std::string path = folder + "/" + entry.name.data();
-    // CRIU reads pages by their positions in the file, so the linked file may be longer than the pages.
+    // CRIU reads pages by their positions in the file, so the linked file may be longer than its pages.
     const bool linked =
         &entry == entries.data() && entry.bytes >= kLinkedBytes && is_pages(entry.name.data());
     CKPT_TRYV(linked ? link_to_descriptor(file, path) : take_out(file, at, entry, path));

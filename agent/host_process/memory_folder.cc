@@ -62,11 +62,12 @@ Result<MemoryFolder> MemoryFolder::create(const std::string& place, const std::s
   if (::statfs(place.c_str(), &facts) != 0)
     return Error::from_errno("Cannot read the free space of " + place);
   const std::uint64_t free_bytes = static_cast<std::uint64_t>(facts.f_bavail) * facts.f_bsize;
-  // A ramfs reports no size.
+  // A ramfs reports no size, so its free memory is not checked.
   if (facts.f_blocks != 0 && free_bytes < needed_bytes) {
-    return Error(ErrorCode::kOutOfMemory, place + " has " + std::to_string(free_bytes >> 20) +
-                                              " MiB free and " + std::to_string(needed_bytes >> 20) +
-                                              " MiB are needed for the process: mount it with a larger size");
+    return Error(ErrorCode::kOutOfMemory,
+                 place + " has " + std::to_string(free_bytes >> 20) + " MiB free and " +
+                     std::to_string(needed_bytes >> 20) +
+                     " MiB are needed for the process: remount the tmpfs with a larger size");
   }
   std::string path = path_of(place, name) + kMark + "XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) return Error::from_errno("Cannot create " + path);

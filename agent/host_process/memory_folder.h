@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A folder in memory (tmpfs) for CRIU's image, so that host memory never reaches a disk.
-// Threads: any. Ownership: the object removes the folder at its end, unless keep() was called. Errors:
-// kNotSupported if there is no tmpfs. kOutOfMemory if too little memory is free.
+// Threads: any. Ownership: the destructor removes the folder, unless keep() was called. Errors: kNotSupported
+// if there is no tmpfs. kOutOfMemory if too little memory is free.
 #pragma once
 
 #include <cstdint>

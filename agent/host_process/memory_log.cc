@@ -37,8 +37,7 @@ Result<std::span<std::byte>> MemoryLog::reserve(std::uint64_t bytes) {
   const std::uint64_t filled = filled_.load(std::memory_order_relaxed);
   if (bytes > limit_ - filled)
     return Error(ErrorCode::kOutOfMemory,
-                 "The processes have written more memory since their move began than the log of "
-                 "their memory holds");
+                 "Since the move began, the processes have written more memory than the memory log can hold");
   return std::span(memory_ + filled, bytes);
 }
 

@@ -4,8 +4,8 @@
 // was allocated before the pause. The thread reports its progress, so that the pages can be sent during the
 // dump.
 // Threads: one caller. The stream's own thread calls `grew`. Ownership: the caller owns the memory file after
-// finish(). Errors: kOutOfMemory if the pages do not fit, kIo. A destroyed stream closes its end. The dump
-// then fails, and CRIU restores the process's state.
+// finish(). Errors: kOutOfMemory if the pages do not fit, kIo. The destructor closes the read end of the
+// pipe. The dump then fails, and CRIU restores the process's state.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,7 @@ class PageStream {
   Result<void> begin(const std::string& folder, std::size_t position,
                      std::function<void(std::uint64_t)> grew);
   [[nodiscard]] bool has_any() const noexcept { return has_any_.load(); }
-  // Waits for the rest of the data in the pipe, after CRIU has ended. Call this function once.
+  // Waits for the rest of the data in the pipe, after CRIU has exited. Call this function once.
   Result<PlacedPages> finish();
 
  private:

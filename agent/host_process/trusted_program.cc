@@ -14,11 +14,12 @@ Result<void> check_owner_and_mode(const std::string& path) {
   if (::stat(path.c_str(), &facts) != 0) return Error::from_errno("Cannot inspect " + path);
   if (facts.st_uid != 0 && facts.st_uid != ::geteuid())
     return Error(ErrorCode::kRefused,
-                 path + " belongs to user " + std::to_string(facts.st_uid) + ": make root its owner");
+                 path + " belongs to user " + std::to_string(facts.st_uid) + ": change the owner to root");
   const bool open_to_others = (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0;
   const bool only_adds = S_ISDIR(facts.st_mode) && (facts.st_mode & S_ISVTX) != 0;
   if (open_to_others && !only_adds)
-    return Error(ErrorCode::kRefused, "Other users may write to " + path + ": forbid it (chmod go-w)");
+    return Error(ErrorCode::kRefused,
+                 "Other users may write to " + path + ": remove this permission (chmod go-w)");
   return ok();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wakes coroutines when a file grew or a folder gained an entry. The whole agent uses one inotify instance.
-// Threads: the event loop. Ownership: a Watch ends its watching in its destructor. The Signal must outlive
-// it. Errors: kIo if the system refuses (limits of fs.inotify).
+// Threads: the event loop. Ownership: the destructor of a Watch stops its notifications. The AsyncEvent must
+// outlive the Watch. Errors: kIo if the system refuses (limits of fs.inotify).
 #pragma once
 
 #include <map>

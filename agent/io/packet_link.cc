@@ -11,10 +11,10 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::size_t kMaxDescriptors = 64;
-// The limit for bytes that wait for a peer. A peer above the limit does not read at all, and is dropped. A
-// busy peer may be slow.
+// The limit for bytes that wait for a peer. A busy peer may be slow, but a peer above the limit does not read
+// at all, and is dropped.
 constexpr std::size_t kMaxQueuedBytes = std::size_t{64} << 20;
-constexpr std::size_t kPacketCost = 256;  // memory that a small packet needs here
+constexpr std::size_t kPacketCost = 256;  // memory that a small packet occupies in the queue
 
 std::size_t cost_of(const Packet& packet) {
   return kPacketCost + packet.bytes.size();
@@ -88,7 +88,7 @@ Result<std::size_t> PacketLink::read_one(Packet& packet) {
   }
   if (got == 0) return Error(ErrorCode::kUnavailable, "The peer has closed the local connection");
   if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-    return Error(ErrorCode::kProtocol, "A local packet is over the limit of " +
+    return Error(ErrorCode::kProtocol, "A local packet exceeds the limit of " +
                                            std::to_string(buffer_.size()) + " bytes or " +
                                            std::to_string(kMaxDescriptors) + " descriptors");
   }
@@ -120,8 +120,8 @@ Result<bool> PacketLink::write_one(const Packet& packet) {
   } while (sent < 0 && errno == EINTR);
   if (sent >= 0) return true;
   if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-  // The peer has disconnected. Its last packets may still be unread, so the reading side detects the end
-  // after them.
+  // The peer has disconnected. Its last packets may still be unread, so the reading side reports the
+  // disconnect after them.
   if (errno == EPIPE || errno == ECONNRESET) return true;
   return Error::from_errno("Cannot send on a local socket");
 }
@@ -134,7 +134,7 @@ void PacketLink::send(Packet packet) {
                  has_too_many
                      ? "A local packet has more than " + std::to_string(kMaxDescriptors) + " descriptors"
                      : "The peer does not read its local socket: " + std::to_string(queue_.size()) +
-                           " packets wait for it");
+                           " packets are queued");
     asio::post(stream_.get_executor(), [self = shared_from_this(), reason = std::move(reason)]() mutable {
       self->fail(std::move(reason));
     });

@@ -138,9 +138,9 @@ void ChildProcess::watch() {
                     });
 }
 
-// Checks whether the process has ended. Asio may report a descriptor that is not readable, because it stores
-// events by descriptor numbers, which are reused. An ended process cannot be reaped while a tracer is
-// attached to it.
+// Checks whether the process has exited. Asio may report a descriptor that is not readable, because it stores
+// events by descriptor numbers, which are reused. A process that has exited cannot be reaped while a tracer
+// is attached to it.
 void ChildProcess::check_exit() {
   int status = 0;
   pid_t ended = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the agent's child processes (keepers, movers) and watches for their end.
-// Threads: the event loop. Ownership: a destroyed ChildProcess does not end its process, but only ends the
-// watch. The process is reaped when the agent ends. Errors: kIo, with the path and the reason, if the program
-// cannot be started.
+// Starts the agent's child processes (keepers, movers) and watches for their exit.
+// Threads: the event loop. Ownership: the destructor of a ChildProcess does not terminate the process, but
+// only stops the watch. The process is then reaped after the agent's own exit. Errors: kIo, with the path and
+// the reason, if the program cannot be started.
 #pragma once
 
 #include <sys/types.h>
@@ -29,7 +29,8 @@ struct ProcessSpec {
 
 class ChildProcess : public std::enable_shared_from_this<ChildProcess> {
  public:
-  // Starts a process. `ended` is called once, on the loop, with the wait status.
+  // Starts a process. After the process has exited, `ended` is called once, on the loop, with the wait
+  // status.
   static Result<std::shared_ptr<ChildProcess>> start(const asio::any_io_executor& executor,
                                                      const ProcessSpec& spec, std::function<void(int)> ended);
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }

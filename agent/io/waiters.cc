@@ -4,7 +4,7 @@
 namespace ckpt::agent {
 namespace {
 
-// The place of an event in a list. It is removed with this object.
+// The entry of an event in a list. The destructor removes the entry.
 class Listed {
  public:
   Listed(std::list<AsyncEvent*>& list, AsyncEvent* event)

@@ -38,7 +38,7 @@ Result<void> find_process(const Config& config, const wire::InspectProcess& requ
   if (!same_machine)
     return Error(ErrorCode::kNotFound, "Node " + config.node +
                                            " is not the machine on which the command runs: name the node "
-                                           "with --node, and give the process id of that node");
+                                           "with --node, and give the process id on that node");
   ticks = request.pid > 1 ? host::start_ticks_of(request.pid) : 0;
   if (ticks != 0 && (request.start_ticks == 0 || request.start_ticks == ticks)) return ok();
   return Error(ErrorCode::kNotFound, "There is no process " + std::to_string(request.pid) + where);
@@ -63,9 +63,9 @@ Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
     return refused("The memory map of process " + std::to_string(pid) + " cannot be read");
   for (const char* library : {"/libckpt_shim.so", "/libckpt.so"}) {
     if (maps->find(library) != std::string::npos)
-      return refused(label(pid) + " runs with " + (library + 1) +
-                     " already: a program that `gpumigrate run` has started is a job, and can be moved "
-                     "without adoption");
+      return refused(
+          label(pid) + " runs with " + (library + 1) +
+          " already: programs started with `gpumigrate run` are jobs and can be moved without adoption");
   }
   return ok();
 }
@@ -111,7 +111,7 @@ Task<Result<void>> check_context(ContextHelper& contexts, pid_t pid) {
   if (!state) co_return std::move(state).error();
   if (*state == context::ProcessState::kRunning) co_return ok();
   co_return refused("Another program holds the GPU context of process " + std::to_string(pid) +
-                    ": the driver reports it as " + context::name_of(*state));
+                    ": the driver reports the context as " + context::name_of(*state));
 }
 
 Result<void> find_gpu(const AdoptionContext& context, pid_t pid, wire::ProcessFacts& facts) {

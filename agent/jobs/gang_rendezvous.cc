@@ -23,7 +23,7 @@ const std::string* find_variable(const std::vector<std::string>& environment, st
 }
 
 // Returns a port that is currently free. Another program may take the port before rank 0 listens there. Rank
-// 0 then ends with its own error.
+// 0 then exits with its own error.
 Result<std::uint16_t> free_port() {
   const UniqueFd probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

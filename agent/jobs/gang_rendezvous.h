@@ -9,8 +9,8 @@
 
 namespace ckpt::agent {
 
-// Adds those of the two variables that a rank's environment lacks. The coordinator gives the other ranks the
-// port that rank 0's node has found. A job of one rank gets neither variable.
+// Adds MASTER_ADDR and MASTER_PORT if the rank's environment lacks them. The coordinator gives the other
+// ranks the port that rank 0's node has found. A job of one rank gets neither variable.
 Result<void> add_rendezvous(wire::JobSpec& spec);
 
 // Checks whether an instance was started by the order `asked`. A repeated order lacks the variables that

@@ -12,8 +12,8 @@
 namespace ckpt::agent {
 
 struct ImageNotes {
-  std::string gpu;                 // UUID of the GPU of the process's context
-  std::string log;                 // path of the process's log at the source; empty if the log is not ours
+  std::string gpu;  // UUID of the GPU of the process's context
+  std::string log;  // path of the process's log at the source; empty if gpumigrate does not own the log
   std::uint64_t device_bytes = 0;  // bytes of device memory that the driver has saved in the image
   bool connections = false;        // true if the image has connections within the program
   friend bool operator==(const ImageNotes&, const ImageNotes&) = default;

@@ -24,8 +24,8 @@ namespace ckpt::agent {
 namespace {
 
 constexpr Milliseconds kKeeperStart{10000};
-constexpr Milliseconds kForLastSave{10000};  // time after the grace; then the keeper kills the rank if this
-                                             // agent has not
+constexpr Milliseconds kForLastSave{10000};  // time after the grace that the agent has for its last save;
+                                             // then the keeper kills the rank
 
 std::int32_t exit_code_of(std::int32_t wait_status) {
   if (wait_status == kUnknownStatus) return -1;
@@ -71,7 +71,7 @@ bool tells_phase(const local::Body& body) {
          std::holds_alternative<local::Status>(body) || std::holds_alternative<local::RankExited>(body);
 }
 
-// Checks for a job's first instance whose agent ended before it had launched the keeper. For a later
+// Checks for a job's first instance whose agent exited before it had launched the keeper. For a later
 // instance, other nodes may know more than this folder records.
 bool was_never_started(const std::string& folder, const JobRecord& record) {
   const bool first = record.role == wire::JobRole::kFresh && record.migration == 0 &&
@@ -122,7 +122,8 @@ Task<Result<std::shared_ptr<Job>>> Job::rediscover(const JobEnvironment& environ
   if (was_never_started(folder, *record)) {
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
-    co_return Error(ErrorCode::kAborted, "The agent ended before it had started the job: start it again");
+    co_return Error(ErrorCode::kAborted,
+                    "The agent exited before it had started the job: start the job again");
   }
   std::shared_ptr<Job> job(new Job(environment, folder, *std::move(record)));
   job->announced_ = true;
@@ -164,7 +165,7 @@ Result<void> Job::launch_keeper() {
   return ok();
 }
 
-// Waits until the keeper is ready, and attaches. The started program ends after its child, the keeper,
+// Waits until the keeper is ready, and attaches. The started program exits when its child, the keeper,
 // listens and has started the rank, or reports the reason for a failure.
 Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   AsyncEvent signal(environment_.executor);
@@ -177,11 +178,11 @@ Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   if (*keeper_status_ != 0) {
     if (const auto status = read_keeper_status(folder_); status && status->program_status != 0)
       co_return program_error(status->program_status, status->program_error);
-    co_return keeper_error("The keeper ended with " + describe_wait_status(*keeper_status_));
+    co_return keeper_error("The keeper terminated with " + describe_wait_status(*keeper_status_));
   }
   auto attached = connect();
   if (attached) attached = co_await attach();
-  // The program may end before the agent has attached, and the keeper ends with it.
+  // The program may exit before the agent has attached, and the keeper then exits, too.
   if (attached || accept_written_end()) co_return ok();
   co_return attached;
 }
@@ -284,7 +285,7 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
       (ended_by_keeper ? ", as requested" : "") + (loss.empty() ? "" : ": " + loss) + last_save_;
   spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()),
                record_.incarnation, record_.exit_code, record_.moved);
-  // The keeper's event may be lost: the end is then known from an answer, or from the keeper's file.
+  // The keeper's event may be lost. The exit is then known from an answer, or from the keeper's file.
   local::RankExited exited;
   exited.wait_status = wait_status;
   exited.ended_by_keeper = ended_by_keeper ? 1 : 0;

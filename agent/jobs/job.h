@@ -2,10 +2,11 @@
 // One instance of a job on this node: its folder, its keeper, and its state as the coordinator receives it.
 // The keeper is started detached, in its own session, and outlives the agent. A restarted agent finds the
 // keeper by its socket.
-// Threads: the event loop. Ownership: the job table and the migrations that involve the job share it. Nothing
-// here ends a job without an order. Errors: start() and rediscover() return the reason. A keeper that is
-// proven to have ended ends the instance. A keeper that only does not answer makes the instance unknown. No
-// other instance may then take its place. The keeper is queried until it answers or is proven to have ended.
+// Threads: the event loop. Ownership: the job table and the migrations that involve the job share it. This
+// class terminates no job without an order. Errors: start() and rediscover() return the reason. If the keeper
+// is proven to have exited, the instance has ended. If the keeper only does not answer, the instance is
+// unknown. No other instance may then take its place. The keeper is queried until it answers or is proven to
+// have exited.
 #pragma once
 
 #include <functional>
@@ -54,7 +55,7 @@ class Job : public std::enable_shared_from_this<Job> {
   static Task<Result<std::shared_ptr<Job>>> start(const JobEnvironment& environment, JobRecord record,
                                                   std::optional<HostRestore> restore = {});
   // Finds an instance of an earlier agent. The function attaches to the instance's keeper, or determines that
-  // the keeper has ended.
+  // the keeper has exited.
   static Task<Result<std::shared_ptr<Job>>> rediscover(const JobEnvironment& environment, std::string folder);
 
   [[nodiscard]] wire::JobId id() const noexcept { return record_.spec.job; }
@@ -70,27 +71,28 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] std::shared_ptr<KeeperLink> keeper() const noexcept { return unknown_ ? nullptr : keeper_; }
   [[nodiscard]] local::Phase phase() const noexcept { return phase_; }
   [[nodiscard]] bool ended() const noexcept { return record_.ended; }
-  // Checks whether the keeper does not answer and is not proven to have ended. The instance may then run.
+  // Checks whether the keeper does not answer and is not proven to have exited. The instance may then still
+  // run.
   [[nodiscard]] bool unknown() const noexcept { return unknown_; }
-  // Waits until the keeper answers or is proven to have ended, or until the deadline.
+  // Waits until the keeper answers or is proven to have exited, or until the deadline.
   Task<> known(std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
   // Checks whether the keeper has reported to this agent that it stopped or killed the rank.
   [[nodiscard]] bool ended_on_request() const noexcept { return ended_on_request_; }
-  // Checks whether the instance was ordered to end because the job runs elsewhere.
+  // Checks whether the instance was ordered to exit because the job runs elsewhere.
   [[nodiscard]] bool leaving() const noexcept { return leaving_; }
   [[nodiscard]] const local::StateSummary& summary() const noexcept { return summary_; }
   [[nodiscard]] wire::JobInstance instance() const;
   [[nodiscard]] std::uint64_t log_bytes() const;
   [[nodiscard]] std::string end_reason() const;
 
-  // Waits until the standby waits in ckpt_ready. If the standby ends earlier, the error quotes its last
+  // Waits until the standby waits in ckpt_ready. If the standby exits earlier, the error quotes its last
   // output.
   Task<Result<void>> standby_ready(Milliseconds timeout);
   // Waits until the rank has reported its state, or until the deadline. instance() then reports whether the
   // rank can move.
   Task<> described(std::chrono::steady_clock::time_point deadline);
   // Queries the rank's StateSummary and the process that uses the GPU, and stores both. If a query is already
-  // running, the function waits for the end of a later query.
+  // running, the function waits until a later query has finished.
   Task<> refresh_summary();
   // Determines whether the job has no session because our library is not in its processes (job_shim.cc).
   Task<> detect_shim();
@@ -117,9 +119,9 @@ class Job : public std::enable_shared_from_this<Job> {
   [[nodiscard]] pid_t gpu_process() const noexcept {
     return static_cast<pid_t>(session_pid_ != 0 ? session_pid_ : rank_pid_);
   }
-  // Returns the turn that lets one ThinRank call run at a time.
+  // Returns the mutex that lets one ThinRank call run at a time.
   [[nodiscard]] AsyncMutex& release_mutex() noexcept { return release_mutex_; }
-  // Returns the turn that is held while the job is resumed from a pause. After a restart, both the job's
+  // Returns the mutex that is held while the job is resumed from a pause. After a restart, both the job's
   // migration and the search for paused jobs may resume it.
   [[nodiscard]] AsyncMutex& resume_turn() noexcept { return resume_turn_; }
   void set_phase(local::Phase phase);
@@ -127,12 +129,12 @@ class Job : public std::enable_shared_from_this<Job> {
   // after its context is saved. For an unknown instance the error is kUnavailable. That instance is stopped
   // if it answers within the grace. Otherwise its keeper is killed.
   Task<Result<void>> stop(Milliseconds grace);
-  // Ends a rank whose job runs elsewhere, then the rank's keeper. Idempotent.
+  // Terminates a rank whose job runs elsewhere, then the rank's keeper. Idempotent.
   Task<> leave();
-  // Kills the rank and ends the keeper. Afterwards the instance has ended, unless even the kill cannot be
-  // proven. Idempotent.
+  // Kills the rank and terminates the keeper. Afterwards the instance has ended, unless even the kill cannot
+  // be proven. Idempotent.
   Task<> destroy();
-  // Waits until the rank has ended, or until the timeout.
+  // Waits until the rank has exited, or until the timeout.
   Task<bool> wait_for_end(Milliseconds timeout);
 
   // Registers `listener` for the local protocol's events of this instance (RankExited, RankStopped, ...). The
@@ -154,11 +156,12 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> attach(std::optional<Milliseconds> timeout = {});
   void on_event(const local::Message& message);
   void on_keeper_gone(const Error& error);
-  // Ends a process that was adopted here, after its keeper. The process is not a child of its keeper.
+  // Kills a process that was adopted here, after its keeper. The process is not a child of its keeper.
   void end_adopted() const;
-  // Reads the rank's end from status.json of a keeper that has ended. Returns false if the file has no end.
+  // Reads the rank's exit from status.json of a keeper that has exited. Returns false if the file records no
+  // exit.
   bool accept_written_end();
-  // Returns true if the keeper is proven to have ended.
+  // Returns true if the keeper is proven to have exited.
   bool accept_proven_end(const Error& error);
   void end_without_word(const Error& error);
   // Marks the instance as unknown (job_unknown.cc).
@@ -168,7 +171,7 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<> stop_unknown(Milliseconds grace);
   Task<> kill_until_proven();
   Task<> sleep_for(Milliseconds time);
-  // Records the rank's end, however it became known, and passes it to the listeners.
+  // Records the rank's exit, however it became known, and passes it to the listeners.
   void on_exited(std::int32_t wait_status, bool ended_by_keeper);
   void tell_listeners(const local::Body& event);
   void apply_status(const local::Status& status);
@@ -197,7 +200,7 @@ class Job : public std::enable_shared_from_this<Job> {
   std::shared_ptr<KeeperLink> keeper_;
   std::shared_ptr<ChildProcess> process_;
   std::optional<int> keeper_status_;  // wait status of the program that starts the keeper; no value until
-                                      // that program ends
+                                      // that program exits
   local::Phase phase_ = local::Phase::kStarting;
   std::uint64_t phases_received_ = 0;  // number of events that have reported a phase
   local::StateSummary summary_;
@@ -205,7 +208,8 @@ class Job : public std::enable_shared_from_this<Job> {
   std::optional<std::uint32_t> obstacles_;
   std::uint32_t rank_pid_ = 0;
   std::uint32_t session_pid_ = 0;  // process with the session; 0 if no process of the job uses a GPU
-  std::string without_shim_;       // the reason why the job has no session without our library
+  std::string without_shim_;       // reason why the job has no session, if its processes have not loaded our
+                                   // library
   AsyncMutex release_mutex_;
   AsyncMutex refresh_turn_;
   AsyncMutex resume_turn_;
@@ -219,7 +223,7 @@ class Job : public std::enable_shared_from_this<Job> {
   bool silent_ = false;
   bool refresh_again_ = false;  // true if something changed during the query of the keeper
   bool letting_go_ = false;
-  std::string last_save_;  // outcome of the last save, which is part of the end's reason
+  std::string last_save_;  // outcome of the last save, which is part of the reason for the instance's end
   std::string end_reason_;
   std::map<std::uint64_t, Listener> listeners_;
   std::uint64_t next_listener_ = 1;

@@ -30,7 +30,7 @@ class JobMemory : private MemorySources {
   void count(const Job& job, wire::JobInstance& instance) const;
 
  private:
-  // MemorySources.
+  // Implements MemorySources.
   Task<> describe_jobs(bool again) override;
   Task<> ask_driver() override;
   [[nodiscard]] RanksOfJobs ranks() const override;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The facts about a job's instance that an agent needs after a restart. They are in the file "record" of the
 // instance's folder HOME/jobs/jJOB.K/, or jJOB.K.mID/ for a standby. K is the incarnation that the instance
-// was started with. The instance may run as a higher incarnation (SW-1). The name contains the migration for
-// the following reason. The standby of an aborted migration may still be ending while the next migration's
-// standby starts as the same K.
+// was started with. The instance may run as a higher incarnation (SW-1). The migration ID in the name keeps
+// two standbys of the same K apart. The standby of an aborted migration may still be exiting while the next
+// migration's standby starts as that K.
 // Threads: plain values. Errors: kIo, kCorrupt. A folder without a readable record is not an instance.
 #pragma once
 

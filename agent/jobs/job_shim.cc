@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kDriver = "/libcuda.so";
 constexpr const char* kRemedy =
-    "cuInit fails in it with error 304, and the process cannot be moved. A script that sets LD_PRELOAD must "
-    "keep its value: LD_PRELOAD=OTHER.so:$LD_PRELOAD";
+    "cuInit fails in the process with error 304, and the process cannot be moved. A script that sets "
+    "LD_PRELOAD must keep the existing value: LD_PRELOAD=OTHER.so:$LD_PRELOAD";
 
 // The libraries that a process has loaded: the driver's and ours.
 struct Loaded {
@@ -75,13 +75,13 @@ Task<> Job::detect_shim() {
                                                  static_cast<uid_t>(spec.uid));
     return reason.empty()
                ? reason
-               : reason + ", so gpumigrate's library is not loaded in it: if the process uses the GPU, " +
+               : reason +
+                     ", so gpumigrate's library is not loaded in the process: if the process uses the GPU, " +
                      kRemedy;
   };
   std::string found = co_await offload(environment_.records, look);
   if (found.empty() || found == without_shim_)
-    co_return;  // the reason stays valid after the process has
-                // ended
+    co_return;  // the reason stays valid after the process has exited
   without_shim_ = std::move(found);
   changed();
 }

@@ -88,7 +88,7 @@ void JobTable::watch_log(const std::shared_ptr<Job>& job) {
 }
 
 // Waits for unknown instances. An instance that leaves is unknown briefly, because its keeper closes its
-// socket before the keeper has ended.
+// socket before the keeper has exited.
 Task<> JobTable::wait_for_unknown(wire::JobId job) {
   const auto deadline = std::chrono::steady_clock::now() + environment_.config.keeper_timeout;
   for (const auto& instance : all()) {
@@ -102,7 +102,7 @@ Result<void> JobTable::check_none_unknown(wire::JobId job) const {
       return Error(ErrorCode::kUnavailable,
                    "Job " + wire::job_text(job) + " may run on this node as incarnation " +
                        std::to_string(instance->incarnation()) + ": " + instance->instance().reason +
-                       ". No other instance is started in its place; `stop` ends it");
+                       ". No other instance is started in its place; `stop` ends that instance");
   }
   return ok();
 }
@@ -150,8 +150,9 @@ Task<Result<void>> JobTable::wait_for_starts(wire::JobId job, wire::Incarnation 
     if (at == starting_.end()) co_return ok();
     const auto waiters = at->second;
     if (co_await waiters->wait(until)) continue;
-    co_return Error(ErrorCode::kUnavailable,
-                    "Job " + wire::job_text(job) + " is being started: it is stopped once it has started");
+    co_return Error(
+        ErrorCode::kUnavailable,
+        "Job " + wire::job_text(job) + " is being started: the job will be stopped once it has started");
   }
 }
 

@@ -41,14 +41,14 @@ class JobTable {
                                                 wire::Incarnation incarnation) const;
   [[nodiscard]] std::vector<std::shared_ptr<Job>> all() const;
   // Checks whether a later migration has started a standby as the same incarnation. The older instance is
-  // ending, and only its own migration still receives reports about it.
+  // being terminated, and only its own migration still receives reports about it.
   [[nodiscard]] bool superseded(const Job& job) const;
 
   // Sends SIGTERM, and SIGKILL after the grace, to every instance of the job up to `incarnation`. The
   // function waits at most 8 s for an instance that is being started. The error is then kUnavailable, and the
   // other instances are stopped. kNotFound means that there is no instance.
   Task<Result<void>> stop(wire::JobId job, wire::Incarnation incarnation, Milliseconds grace);
-  // Ends the remaining processes of an instance. Removes the instance from the table and its folder from the
+  // Kills the remaining processes of an instance. Removes the instance from the table and its folder from the
   // disk.
   Task<> remove(std::shared_ptr<Job> job);
   // Removes the ended instances of a job.

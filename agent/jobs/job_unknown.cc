@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instances whose keeper does not answer. The keeper may be stopped, swapped out or blocked while its rank
-// runs. The agent queries the keeper until the state is known, or the keeper is proven to have ended.
+// runs. The agent queries the keeper until the state is known, or the keeper is proven to have exited.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// The pauses between queries. A keeper that ends closes its socket shortly before it has ended.
+// The pauses between queries. A keeper that exits closes its socket shortly before the exit is visible.
 constexpr Milliseconds kFirstRest{20};
 constexpr Milliseconds kMaxRest{2000};
 // The maximum pause between queries. Unanswered queries wait in the socket, and a keeper that sleeps for a
@@ -61,20 +61,20 @@ bool Job::accept_proven_end(const Error& error) {
   if (accept_written_end()) return true;
   // The keeper is alive while its end of the connection is open.
   if ((keeper_ && keeper_->is_open()) || keeper_may_live(folder_)) return false;
-  // The keeper may have written the end between the two checks.
+  // The keeper may have recorded the rank's exit between the two checks.
   if (!accept_written_end()) end_without_word(error);
   return true;
 }
 
 void Job::end_without_word(const Error& error) {
-  // An adopted process ends with its keeper only if it is stopped for a move.
+  // An adopted process is killed with its keeper only if it is stopped for a move.
   const bool held = phase_ == local::Phase::kPaused || phase_ == local::Phase::kDumped;
   if (held) end_adopted();
   unknown_ = false;
   phase_ = local::Phase::kExited;
   record_.ended = true;
   record_.moved = leaving_;
-  record_.exit_code = 128 + SIGKILL;  // the end of a keeper also kills its ranks
+  record_.exit_code = 128 + SIGKILL;  // the exit of a keeper also kills its ranks
   end_reason_ = "its keeper has exited (" + error.to_string() + ")";
   spdlog::error("keeper lost: job {} incarnation {} reason {}", wire::job_text(id()), record_.incarnation,
                 error.to_string());
@@ -155,15 +155,15 @@ Task<> Job::stop_unknown(Milliseconds grace) {
   end_adopted();
 }
 
-// Sends kills until the keeper is proven to have ended. Even a kill does not end a process that hangs in the
-// kernel.
+// Sends kills until the keeper is proven to have exited. Even a kill does not terminate a process that hangs
+// in the kernel.
 Task<> Job::kill_until_proven() {
   auto self = shared_from_this();
   const auto until = steady_clock::now() + environment_.config.keeper_timeout;
   for (Milliseconds pause = kFirstRest; !ended() && keeper_may_live(folder_);
        pause = std::min(pause * 2, kMaxRest)) {
     if (steady_clock::now() >= until) {
-      if (!unknown_) become_unknown(Error(ErrorCode::kTimedOut, "The keeper was killed and has not ended"));
+      if (!unknown_) become_unknown(Error(ErrorCode::kTimedOut, "The keeper was killed but has not exited"));
       co_return;
     }
     kill_keeper(folder_);

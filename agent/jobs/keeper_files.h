@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files between agent and keeper in an instance's folder. The agent writes keeper.json, which describes
-// the program to start. The keeper writes status.json, which contains the end of the rank. The agent reads
-// status.json after the keeper has ended.
+// the program to start. The keeper writes status.json, which records the exit of the rank. The agent reads
+// status.json after the keeper has exited.
 // Threads: any. Errors: kIo. A status file that is missing or damaged yields no value.
 #pragma once
 
@@ -24,7 +24,7 @@ struct HostRestore {
   std::string criu_log;
   std::chrono::milliseconds timeout{60000};
   // The command that transfers the process's memory while the process already runs
-  // (agent/keeper/init/lazy_pages.h). An empty command means that the memory comes with the process.
+  // (agent/keeper/init/lazy_pages.h). Without a command, all memory is restored before the process runs.
   std::vector<std::string> lazy_pages;
   std::string lazy_pages_pid_file;
   std::vector<std::int32_t>
@@ -38,7 +38,8 @@ struct HostRestore {
 Result<void> write_keeper_config(const std::string& folder, const JobRecord& record, const Config& config,
                                  const HostRestore* restore = nullptr);
 
-// The status of a process whose end is visible only to its own parent (agent/keeper/rank/adopted_process.h).
+// The value for the wait status of a process whose exit is visible only to its own parent
+// (agent/keeper/rank/adopted_process.h).
 inline constexpr std::int32_t kUnknownStatus = -1;
 
 inline constexpr std::size_t kMaxStatusBytes = 64 << 10;  // limit for the size of status.json

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kMaxRegions = 1u << 16;
 constexpr std::size_t kMaxHeld =
-    local::kMaxDescriptors / 2;  // each region goes to a mover together with a second descriptor
+    local::kMaxDescriptors / 2;  // half, because each region goes to a mover together with a second
+                                 // descriptor
 
 std::chrono::steady_clock::time_point after(Milliseconds timeout) {
   return std::chrono::steady_clock::now() + timeout;
@@ -21,7 +22,7 @@ Error cannot_send(const local::Body& body, std::size_t descriptors) {
                std::string(local::to_string(local::type_of(body))) + " with " + std::to_string(descriptors) +
                    " descriptors was not sent to the keeper: one message holds 1 to " +
                    std::to_string(local::kMaxRecords) + " records and at most " +
-                   std::to_string(local::kMaxDescriptors) + " descriptors; send it in several");
+                   std::to_string(local::kMaxDescriptors) + " descriptors; split the message");
 }
 
 Error gone() {
@@ -58,7 +59,7 @@ Task<Result<KeeperMessage>> KeeperLink::Exchange::next(Milliseconds timeout) {
   const auto until = after(timeout);
   while (answers_.empty()) {
     if (unsent_) co_return *unsent_;
-    if (cancelled_) co_return Error(ErrorCode::kAborted, "The request to the keeper was given up");
+    if (cancelled_) co_return Error(ErrorCode::kAborted, "The request to the keeper was canceled");
     if (!link_->is_open()) co_return gone();
     if (!co_await arrived_.wait(until) && answers_.empty()) {
       co_return Error(ErrorCode::kTimedOut,
@@ -160,7 +161,7 @@ Task<Result<JobDescription>> KeeperLink::describe() {
       co_return Error(ErrorCode::kProtocol, "The keeper sent an unexpected message inside a description");
     }
     if (description.tensors.size() > kMaxTensors || description.regions.size() > kMaxRegions) {
-      co_return Error(ErrorCode::kRefused, "The job names more tensors or regions than can be moved (65536)");
+      co_return Error(ErrorCode::kRefused, "The job has more tensors or regions than can be moved (65536)");
     }
   }
 }

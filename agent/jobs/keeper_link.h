@@ -3,7 +3,7 @@
 // events by callback. A keeper answers every request. A request without an answer within the timeout returns
 // kTimedOut. The link then stays usable, and late answers are dropped.
 // Threads: the event loop only. Ownership: the link owns the socket. The caller owns received descriptors.
-// Errors: a keeper's Failed is returned as its own error. kUnavailable after the keeper has ended (on_closed
+// Errors: a keeper's Failed is returned as its own error. kUnavailable after the keeper has exited (on_closed
 // is called once, before or after this error).
 #pragma once
 
@@ -64,7 +64,8 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
     std::function<void(Error)> closed;
   };
 
-  // The answers to one request while this object exists. The answers to an Export continue until StopExport.
+  // Receives the answers to one request while this object exists. The answers to an Export continue until
+  // StopExport.
   class Exchange {
    public:
     explicit Exchange(std::shared_ptr<KeeperLink> link);
@@ -78,7 +79,7 @@ class KeeperLink : public std::enable_shared_from_this<KeeperLink> {
     void send(local::Body body, std::vector<UniqueFd> descriptors = {});
     // Returns the next answer. A Failed becomes an error.
     Task<Result<KeeperMessage>> next(Milliseconds timeout);
-    // Ends a waiting next(), and every later next(), with kAborted.
+    // Makes a waiting next(), and every later next(), fail with kAborted.
     void cancel();
     // Returns the next answer, which must be of type T.
     template <class T>

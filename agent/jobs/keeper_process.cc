@@ -52,7 +52,7 @@ bool is_locked(const std::string& path) {
 }
 
 // Checks whether the process runs, by state and start time in /proc/PID/stat. A process that waits to be
-// reaped has ended.
+// reaped does not run.
 bool runs(const KeeperId& id) {
   constexpr int kStartTicks = 22;
   const Result<std::string> stat = read_file(entry_of(id.pid, "/stat"), kMaxProcEntry);

@@ -12,7 +12,7 @@ namespace ckpt::agent {
 // Checks whether a keeper may work in the folder. False proves that no keeper works there or is about to.
 [[nodiscard]] bool keeper_may_live(const std::string& folder);
 
-// Sends SIGKILL to the keeper, and its ranks end with it. The end may take some time, so call
+// Sends SIGKILL to the keeper, whose ranks are then killed, too. The exit may take some time, so call
 // keeper_may_live() afterwards.
 void kill_keeper(const std::string& folder);
 

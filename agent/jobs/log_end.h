@@ -8,7 +8,7 @@
 namespace ckpt::agent {
 
 // Returns the last bytes of the output as one printable line, quoted and marked as output
-// (libckpt/base/private_text.h). The text is "(none)" without output.
+// (libckpt/base/private_text.h). Returns "(none)" if there is no output.
 std::string quoted_log_end(const std::string& path);
 
 }  // namespace ckpt::agent

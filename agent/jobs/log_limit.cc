@@ -55,7 +55,7 @@ std::uint64_t first_kept_byte(const std::string& path, std::uint64_t offset) {
   if (!file) return offset;
   const off_t data = ::lseek(file.get(), static_cast<off_t>(offset), SEEK_DATA);
   if (data < 0 || static_cast<std::uint64_t>(data) <= offset)
-    return offset;  // `offset` is at the end of the file, or no bytes were freed
+    return offset;  // `offset` is at the end of the file, or no bytes were deleted
   std::string bytes(kLongestPassedLine, '\0');
   const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), data);
   const auto text = std::string_view(bytes).substr(0, got < 0 ? 0 : static_cast<std::size_t>(got));

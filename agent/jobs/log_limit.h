@@ -13,11 +13,11 @@
 
 namespace ckpt::agent {
 
-// Frees the oldest bytes. At least the last `limit` bytes stay, and at most an eighth more. 0 means no limit.
-// Returns the number of freed bytes. The function does not change a file with an owner other than the
-// folder's owner, or a file with a second name.
+// Deletes the oldest bytes. At least the last `limit` bytes stay, and at most an eighth more. 0 means no
+// limit. Returns the number of deleted bytes. The function does not change a file with an owner other than
+// the folder's owner, or a file with a second name.
 Result<std::uint64_t> free_old_output(const std::string& path, std::uint64_t limit);
-// Returns the first byte at or after `offset` that was not freed. After freed bytes, the result is the
+// Returns the first byte at or after `offset` that was not deleted. After deleted bytes, the result is the
 // beginning of a line if a line begins within 64 KiB.
 std::uint64_t first_kept_byte(const std::string& path, std::uint64_t offset);
 

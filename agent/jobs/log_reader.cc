@@ -34,14 +34,14 @@ Result<std::string> read_part(const std::string& path, std::uint64_t offset, std
   return bytes;
 }
 
-// Reads bytes, and moves `offset` to the first byte that was not freed. The check follows the read, because
-// the oldest bytes may be freed during the read.
+// Reads bytes, and moves `offset` to the first byte that was not deleted. The check follows the read, because
+// the oldest bytes may be deleted during the read.
 Result<std::string> read_kept_part(const std::string& path, std::uint64_t& offset, std::size_t limit) {
   while (true) {
     CKPT_TRY(bytes, read_part(path, offset, limit));
-    const std::uint64_t kept = first_kept_byte(path, offset);
-    if (kept == offset) return std::move(bytes);
-    offset = kept;
+    const std::uint64_t first_byte = first_kept_byte(path, offset);
+    if (first_byte == offset) return std::move(bytes);
+    offset = first_byte;
   }
 }
 
@@ -79,8 +79,8 @@ Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::sha
                      std::chrono::nanoseconds(std::clamp<std::int64_t>(request.follow_ns, 0, kMaxFollowNs));
   AsyncEvent signal(environment.executor);
   job->add_waiter(&signal);
-  auto watch = environment.files.watch(job->log_path(), &signal);  // without a watch, the end of the wait
-                                                                   // triggers the answer
+  auto watch = environment.files.watch(job->log_path(), &signal);  // without a watch, the answer is sent when
+                                                                   // the wait times out
   wire::LogData answer;
   answer.request_id = request.request_id;
   answer.offset = request.offset;
@@ -89,7 +89,8 @@ Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::sha
         std::max(answer.offset, first_byte_since(read_log_times(job->folder()), request.since_ms));
   Result<void> outcome = ok();
   for (bool in_time = true;;) {
-    const bool was_ended = job->ended();  // read before the bytes, because nothing is written after the end
+    const bool was_ended = job->ended();  // read before the bytes, because nothing is written after the
+                                          // instance has ended
     auto bytes = read_kept_part(job->log_path(), answer.offset, limit);
     bool whole = false;
     outcome = bytes ? fill(*job, request, *std::move(bytes), limit, answer, whole) : std::move(bytes).error();

@@ -11,7 +11,7 @@
 
 namespace ckpt::agent {
 
-// Returns the bytes from request.offset on, or from the first later byte that was not freed (log_limit.h).
+// Returns the bytes from request.offset on, or from the first later byte that was not deleted (log_limit.h).
 // The result has at most request.limit and wire::kMaxLogBytes bytes. If there are no bytes yet, the answer
 // waits for bytes, for the instance's end, or for request.follow_ns.
 Task<Result<wire::LogData>> read_log(const JobEnvironment& environment, std::shared_ptr<Job> job,

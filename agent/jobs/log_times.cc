@@ -67,9 +67,10 @@ class LogTimesWriter {
  private:
   // Removes every second record. The newest record stays, because it has the log's length.
   void thin_out() {
-    std::vector<LogTime> kept;
-    for (std::size_t i = times_.size() % 2 == 0 ? 1 : 0; i < times_.size(); i += 2) kept.push_back(times_[i]);
-    times_ = std::move(kept);
+    std::vector<LogTime> remaining;
+    for (std::size_t i = times_.size() % 2 == 0 ? 1 : 0; i < times_.size(); i += 2)
+      remaining.push_back(times_[i]);
+    times_ = std::move(remaining);
     write(times_, O_TRUNC);
   }
   void write(std::span<const LogTime> times, int how) const {
@@ -134,11 +135,11 @@ std::string with_times(std::string_view bytes, std::uint64_t offset, bool begins
     const std::size_t end = std::min(bytes.find('\n', covers), bytes.size() - 1) + 1;
     const std::size_t left = max_bytes - std::min(max_bytes, out.size() + time.size());
     if (left < end - covers && !out.empty()) break;
-    const std::size_t taken = std::min<std::size_t>(left, end - covers);
-    if (taken == 0) break;
+    const std::size_t count = std::min<std::size_t>(left, end - covers);
+    if (count == 0) break;
     out += time;
-    out += bytes.substr(covers, taken);
-    covers += taken;
+    out += bytes.substr(covers, count);
+    covers += count;
     begins_line = out.back() == '\n';
   }
   return out;
@@ -151,11 +152,13 @@ Task<> record_log_times(const JobEnvironment& environment, std::weak_ptr<Job> in
   if (!job) co_return;
   const std::string log = job->log_path();
   LogTimesWriter writer(job->folder());
-  const auto watch = environment.files.watch(log, &signal);  // without a watch, the longest wait ends
+  const auto watch = environment.files.watch(log, &signal);  // without a watch, the loop continues after its
+                                                             // longest wait
   const std::uint64_t limit = environment.config.job_log_limit_mib << 20;
   bool has_limit = true;
   while (job) {
-    const bool is_last = job->ended();  // read before the size, because nothing is written after the end
+    const bool is_last = job->ended();  // read before the size, because nothing is written after the instance
+                                        // has ended
     Result<std::uint64_t> freed = std::uint64_t{0};
     const auto note = [&] {
       freed = free_old_output(log, limit);

@@ -17,7 +17,7 @@ std::string Execution::why_not_paused() const {
     case Phase::kPaused:
       return "The job is paused already";
     case Phase::kExited:
-      return "The program has ended";
+      return "The program has exited";
     default:
       return "The program has not called ckpt_ready, or has ended its session (phase " +
              std::string(to_string(parts_.state.phase)) + ")";
@@ -57,7 +57,7 @@ void Execution::pause(std::uint64_t request, const local::Pause& order) {
     return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused, reason);
   if (order.at_barrier != stop_at_)
     return parts_.agent.refuse(request, MessageType::kPause, ErrorCode::kRefused,
-                               "The rank is to stop at barrier " + std::to_string(stop_at_) + ", not at " +
+                               "The rank must stop at barrier " + std::to_string(stop_at_) + ", not at " +
                                    std::to_string(order.at_barrier));
   parts_.state.phase = Phase::kPausing;
   pause_request_ = request;
@@ -183,7 +183,7 @@ void Execution::on_paused(local::Received received) {
 }
 
 void Execution::on_running(const local::Message& message) {
-  // the message ends a withdrawn pause
+  // a running report without a request follows a withdrawn pause
   if (message.request == 0 || parts_.state.phase != Phase::kResuming) return;
   local::Running running = std::get<local::Running>(message.body);
   running.resumed_ns += parts_.state.clock_lag;

@@ -70,7 +70,7 @@ class Execution {
   std::uint64_t pause_request_ = 0;
   std::uint64_t stop_at_ = 0;
   std::uint64_t attempt_ = 0;     // the highest attempt that the rank knows
-  bool is_attempt_over_ = false;  // true if the attempt is over
+  bool is_attempt_over_ = false;  // true if further orders of attempt_ are refused
   std::uint64_t resume_request_ = 0;
   std::uint64_t resumes_as_ = 0;  // incarnation that the rank resumes as; used in phase kResuming
   bool is_gate_held_ = false;     // true if enter_gate() holds the gate; used in phase kResuming

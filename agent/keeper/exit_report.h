@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the end of a program into JOBDIR/status.json. The file is durable before the end is reported.
+// Writes the exit of a program into JOBDIR/status.json. The file is durable before the exit is reported.
 // Threads: any. Errors: kIo.
 #pragma once
 

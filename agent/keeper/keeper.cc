@@ -63,8 +63,8 @@ Result<RankProcess> make_process(const Config& config, const std::optional<Keepe
 
 Result<std::unique_ptr<Keeper>> Keeper::create(Config config, const std::string& folder,
                                                std::optional<Restored> restored) {
-  // Orphans of the program become children of the keeper, so that the end of the job is the end of all its
-  // processes.
+  // Orphans of the program become children of the keeper, so that the job ends only when all its processes
+  // have exited.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   CKPT_TRY(signals, make_signal_fd());
   CKPT_TRY(deadline, Timer::create());
@@ -225,7 +225,7 @@ void Keeper::on_signals() {
 
 void Keeper::on_children() {
   for (;;) {
-    // The end of a program under an init can be read only before the init is reaped.
+    // The exit of a program under an init can be read only before the init is reaped.
     siginfo_t ended{};
     const auto rank = static_cast<id_t>(parts_.process.pid());
     const bool has_init = !parts_.config.init.empty() || parts_.config.restore.has_value();
@@ -244,7 +244,7 @@ void Keeper::on_children() {
   if (ended_ && state_.phase != Phase::kExited && parts_.process.members().empty()) end_rank(*ended_);
 }
 
-// Ends the hold at its limit. The work may wait for a lock of a held thread.
+// Releases the held threads at the limit. The work may wait for a lock of a held thread.
 void Keeper::on_hold_limit() {
   if (!hold_.consume_expiry() || !hold_.is_held()) return;
   ::dprintf(2,
@@ -270,9 +270,11 @@ void Keeper::end_rank(int status) {
 }
 
 Result<void> Keeper::rank_exited(int status) {
-  if (rank_.is_open()) rank_.read();  // the rank's messages from before its end are handled before the end
-  // Children that the program has left behind end with it. The keeper may not end the children of an adopted
-  // program.
+  if (rank_.is_open())
+    rank_.read();  // the messages that the rank sent before its exit are handled before
+                   // the exit
+  // Children that the program has left behind are killed with it. The keeper must not kill the children of an
+  // adopted program.
   if (const Result<void> killed = parts_.foreign ? ok() : parts_.process.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.error().to_string().c_str());
   parts_.namespace_alive.reset();
@@ -308,8 +310,7 @@ void Keeper::on_agent_message(local::Received received) {
   const std::uint64_t request = received.message.request;
   local::Body& body = received.message.body;
   const MessageType type = type_of(body);
-  if (request == 0)
-    return agent_.refuse(0, type, ErrorCode::kProtocol, "A request needs a number that is not 0");
+  if (request == 0) return agent_.refuse(0, type, ErrorCode::kProtocol, "A request needs a nonzero number");
   if (termination_.last_save().is_under_way() && !is_allowed_in_last_save(type))
     return agent_.refuse(request, type, ErrorCode::kRefused,
                          "The job is about to be killed: its context is being saved");
@@ -390,7 +391,7 @@ void Keeper::relay_to_rank(local::Received received) {
 }
 
 std::string Keeper::why_no_rank() const {
-  if (state_.phase == Phase::kExited) return "The program has ended";
+  if (state_.phase == Phase::kExited) return "The program has exited";
   if (!is_transparent()) return "The program has not called ckpt_init";
   return "The program has no session: it does not use a GPU now (phase " +
          std::string(to_string(state_.phase)) + ")";
@@ -438,16 +439,16 @@ std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::He
   // number during that reading.
   if (pid <= 0 || !parts_.process.contains(pid) || peer.has_ended())
     return "This process does not belong to the job of this keeper";
-  // The process may have connected right before the program's end. A session would make the job appear alive
+  // The process may have connected right before the program's exit. A session would make the job appear alive
   // forever.
-  if (state_.phase == Phase::kExited) return "The job's program has ended";
-  if (hello.mode != parts_.config.mode) return "The job was started for another migration mode";
+  if (state_.phase == Phase::kExited) return "The job's program has exited";
+  if (hello.mode != parts_.config.mode) return "The job was started in a different migration mode";
   if (!is_transparent())
-    return rank_.is_open() ? "The job has a session already: a job has one rank" : std::string();
+    return rank_.is_open() ? "The job already has a session: a job may have only one rank" : std::string();
   const bool awaited = state_.phase == Phase::kDumped;
   if (awaited != (hello.restored != 0))
     return awaited ? "The job has been dumped: only its own restored process may connect"
-                   : "This process was not requested to reconnect";
+                   : "No reconnect was requested from this process";
   const bool is_full = !awaited && rank_.is_open() && rank_.others().size() >= RankLink::kMaxOthers;
   return is_full ? "The job has too many processes that use a GPU" : std::string();
 }
@@ -490,7 +491,7 @@ void Keeper::greet_rank(Peer& peer) {
   descriptors.push_back(std::move(page));
   if (parts_.barriers) descriptors.emplace_back(::fcntl(parts_.barriers->fd(), F_DUPFD_CLOEXEC, 0));
   (void)peer.send({0, 0, welcome}, std::move(descriptors))
-      .has_value();  // the end of a peer is detected elsewhere
+      .has_value();  // the disconnect of a peer is detected elsewhere
 }
 
 void Keeper::on_rank_message(local::Received received) {
@@ -543,14 +544,14 @@ void Keeper::on_rank_message(local::Received received) {
     end_misfit();
 }
 
-// Ends a standby that could not load the source's state. The program may have caught the error, but it must
+// Kills a standby that could not load the source's state. The program may have caught the error, but it must
 // not run at the same time as the source, which now continues.
 void Keeper::end_misfit() {
   if (const Result<void> killed = parts_.process.kill_all(); !killed.has_value())
     ::dprintf(2, "%s\n", killed.error().to_string().c_str());
 }
 
-// Handles the end of the rank or of its session. The rank's unanswered requests fail here.
+// Handles the exit of the rank or the loss of its session. The rank's unanswered requests fail here.
 void Keeper::on_rank_gone() {
   if (memory_.on_dumped()) return;
   const std::string reason = "The program has ended its session";

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper of one job. It is the parent of the job's rank and the end of the job's local socket. It
+// The keeper of one job. It is the parent of the job's rank and listens on the job's local socket. It
 // enforces the rank's lease (SW-11) and relays messages between rank and agent. It stores the small state
 // that must outlive an agent. Its parts are:
 //   io/agent_port, io/rank_link   the connections
 //   rank/rank_lease               the lease
-//   rank/thread_hold              a restored program that does not go on yet
+//   rank/thread_hold              a restored program that must not continue yet
 //   memory/memory_exchange        device memory of a transparent rank
 //   memory/arriving_memory        host memory that follows a restored program
 //   execution                     pauses, and the incarnation that runs
 //   adopted_rank                  the same for a process without a session
-//   termination, last_save        the end of the rank when this keeper brings it about
+//   termination, last_save        the termination of the rank by this keeper
 // Threads: one, in run(). Ownership: process, sockets, timers, control page, memory sets. Errors: create()
 // and run() fail only when the keeper cannot do its work at all. A misbehaving peer only loses its
 // connection.
@@ -49,11 +49,11 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
     std::optional<LazyPages> lazy_pages;
   };
   // Listens on FOLDER/keeper.sock and starts the rank. If `restored`, a child of this process, is given, that
-  // child is the rank. The keeper releases its PID namespace after the child has ended.
+  // child is the rank. The keeper releases its PID namespace after the child has exited.
   static Result<std::unique_ptr<Keeper>> create(Config config, const std::string& folder,
                                                 std::optional<Restored> restored = {});
 
-  // Runs until Shutdown, or until the rank has ended and no agent is attached.
+  // Runs until Shutdown, or until the rank has exited and no agent is attached.
   Result<void> run();
 
  private:
@@ -65,7 +65,7 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
     std::optional<local::BarrierCount> barriers;  // barrier count of a gang's rank
     UniqueFd signals;
     RankProcess process;
-    UniqueFd foreign;          // descriptor of a rank that is not a child; readable when the rank has ended
+    UniqueFd foreign;          // descriptor of a rank that is not a child; readable when the rank has exited
     UniqueFd namespace_alive;  // pipe that keeps the PID namespace of a restored rank alive
   };
   struct Timers {
@@ -121,7 +121,8 @@ class Keeper : private AgentPort::Owner, private RankLink::Owner {
   Execution execution_;
   AdoptedRank adopted_;
   Termination termination_;
-  std::optional<int> ended_;  // wait status of the program, while other processes of the job have time to end
+  std::optional<int> ended_;  // wait status of the program, while other processes of the job still have time
+                              // to exit
   std::vector<Peer> unauthenticated_peers_;  // connected peers whose first message was not read yet
   bool shutdown_ = false;
 };

@@ -33,7 +33,8 @@ bool LastSave::begin() {
     parts_.memory.begin_export(kOwnRequest);
     parts_.rank.send({0, kOwnRequest, local::Export{}});
   } else if (phase == Phase::kRunning && parts_.rank.is_open()) {
-    parts_.execution.pause(kOwnRequest, {});  // an agent has already exported the memory
+    parts_.execution.pause(kOwnRequest, {});  // an agent has already exported the memory, so only the pause
+                                              // is missing
   } else if (phase == Phase::kPaused && parts_.memory.is_idle()) {
     parts_.memory.release(kOwnRequest);
   } else {

@@ -24,7 +24,7 @@ class LastSave {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Handles the end of the save. From this point on the rank may be killed.
+    // Handles the completion of the save. From this point on the rank may be killed.
     virtual void on_last_save_over() = 0;
   };
   struct Parts {

@@ -56,7 +56,7 @@ Result<UniqueFd> write_pid_file(const std::string& folder) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return Error::from_errno("Cannot open " + path);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return Error(ErrorCode::kRefused, "A keeper works in " + folder + " already");
+    return Error(ErrorCode::kRefused, "Another keeper uses " + folder + " already");
   }
   const std::string text =
       std::to_string(::getpid()) + " " + std::to_string(start_ticks_of(::getpid())) + "\n";
@@ -194,9 +194,9 @@ int run_in_background(const Config& config, const std::string& folder) {
   read_end.reset();
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);
-  const Result<void> kept = keep(config, folder, std::move(write_end));
-  if (kept.has_value()) return EXIT_SUCCESS;
-  std::fprintf(stderr, "gpumigrate-keeper: %s\n", kept.error().to_string().c_str());
+  const Result<void> served = keep(config, folder, std::move(write_end));
+  if (served.has_value()) return EXIT_SUCCESS;
+  std::fprintf(stderr, "gpumigrate-keeper: %s\n", served.error().to_string().c_str());
   return EXIT_FAILURE;
 }
 

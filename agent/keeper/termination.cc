@@ -30,7 +30,7 @@ Termination::Termination(Parts parts)
 void Termination::stop(std::uint64_t request, std::uint64_t grace_ms) {
   if (parts_.state.phase != Phase::kExited && !last_save_.is_under_way()) {
     parts_.state.ended_by_keeper = true;
-    // A rank without a lease must not run, not even to clean up. A signal that would end a restored rank is
+    // A rank without a lease must not run, not even to clean up. A signal that would kill a restored rank is
     // treated as a kill.
     const bool at_once = grace_ms == 0 || parts_.lease.is_over() ||
                          (parts_.state.restored && !withstands(parts_.rank.pid(), SIGTERM));
@@ -68,7 +68,7 @@ void Termination::moved(std::uint64_t request) {
     return parts_.agent.answer(request, local::Done{});
   }
   parts_.rank.send({0, request, local::Moved{}});
-  // A rank that was stopped by its lease's end may continue now, because it only has to end.
+  // A rank that was stopped by the expiry of its lease may continue now, because it only has to exit.
   parts_.lease.set_deadline(local::kNoDeadline, true);
   set_grace(kMovedGraceMs);
   parts_.agent.answer(request, local::Done{});

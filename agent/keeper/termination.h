@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the rank: Stop (SIGTERM, then SIGKILL after a grace), Kill, and Moved. After Moved, no part of the
-// program may run any more. A kill that no agent has prepared follows the last save (last_save.h).
+// Terminates the rank: Stop (SIGTERM, then SIGKILL after a grace), Kill, and Moved. After Moved, no part of
+// the program may run any more. A kill that no agent has prepared follows the last save (last_save.h).
 // Threads: one. Ownership: the timer of the grace. The constructor's arguments outlive the object. Errors: a
 // signal that does not reach the program is reported on standard error.
 #pragma once
@@ -37,11 +37,11 @@ class Termination : private LastSave::Owner {
   [[nodiscard]] const LastSave& last_save() const { return last_save_; }
   [[nodiscard]] int fd() const { return parts_.grace.fd(); }
   void on_timer();
-  // Checks whether the job's processes currently have time to end after SIGTERM.
+  // Checks whether the job's processes currently have time to exit after SIGTERM.
   [[nodiscard]] bool gives_grace() const { return gives_grace_; }
-  // Handles the end of the rank's session.
+  // Handles the loss of the rank's session.
   void on_rank_gone();
-  // Handles the end of the program. Processes that the program has left behind also end.
+  // Handles the exit of the program. Processes that the program has left behind are terminated, too.
   void on_exited();
 
  private:

@@ -83,13 +83,14 @@ Result<void> PeerLinks::listen() {
     if (alive.lock()) accepted(std::move(connection), std::move(hello.name));
   };
   const bool any_port = settings_.listen.ends_with(":0");
-  if (auto kept = read_file(settings_.port_file, 16); any_port && kept && is_port(*kept)) {
-    settings.address = with_port(settings_.listen, *kept);
+  if (auto stored = read_file(settings_.port_file, 16); any_port && stored && is_port(*stored)) {
+    settings.address = with_port(settings_.listen, *stored);
     if (auto listener = control::Listener::create(executor_, settings, accept)) {
       listener_ = *std::move(listener);
       return ok();
     }
-    settings.address = settings_.listen;  // used because another process now has the earlier port
+    settings.address = settings_.listen;  // tried without the earlier port, because a different process uses
+                                          // that port now
   }
   CKPT_TRY(listener, control::Listener::create(executor_, settings, accept));
   listener_ = std::move(listener);

@@ -30,7 +30,8 @@ class PeerLinks {
     std::string node;
     std::string listen;
     std::string port_file;
-    std::shared_ptr<tls::Identity> identity;  // null means no TLS, and no TCP
+    std::shared_ptr<tls::Identity> identity;  // this node's certificate and key; null means no TLS, and no
+                                              // TCP
     std::shared_ptr<const tls::DeniedSerials> denied;
   };
   PeerLinks(asio::any_io_executor executor, Settings settings, PeerMessages& messages);

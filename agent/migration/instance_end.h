@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classifies the end of an instance for the moves that it takes part in, and ends an instance for certain.
+// Classifies the exit of an instance for the moves that it takes part in, and kills an instance reliably.
 // Threads: any; end_for_certain() the event loop. Errors: none.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace ckpt::agent {
 
-// Checks whether the instance exited with code 0, or was ordered to end. Such an instance must not run again.
+// Checks whether the instance exited with code 0, or was ordered to exit. Such an instance must not run
+// again.
 [[nodiscard]] inline bool is_clean_end(const local::RankExited& end) noexcept {
   return end.ended_by_keeper != 0 || (WIFEXITED(end.wait_status) && WEXITSTATUS(end.wait_status) == 0);
 }

@@ -63,7 +63,7 @@ class Migrations : public HandoverEffects, public MoveProtocol, public SessionPo
  private:
   using SourcePtr = std::shared_ptr<SourceSession>;
   using TargetPtr = std::shared_ptr<TargetSession>;
-  // SessionPort.
+  // Implements SessionPort.
   void on_event(migration::HandoverKey key, migration::SourceEvent event) override;
   void on_event(migration::HandoverKey key, migration::TargetEvent event) override;
   SourcePtr& source(const migration::HandoverInfo& info);

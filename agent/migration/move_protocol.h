@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of a commit protocol to the agent, and the agent's two protocols: the switch (Migrations) and
-// the gang commit (GangMoves). A message names its protocol. Only MoveProtocols looks at that name.
+// the gang commit (GangMoves). A message names its protocol. Only MoveProtocols reads that name.
 // Threads: the event loop. Ownership: borrows the protocols, which outlive it. Errors: those of each
 // function.
 #pragma once
@@ -46,7 +46,7 @@ class MoveProtocol {
   [[nodiscard]] virtual bool may_run_freely(const Job& job) const = 0;
   // Checks whether the standby of that migration may be the job's only instance.
   [[nodiscard]] virtual bool has_promised(wire::MigrationId migration) const = 0;
-  // Handles the end of such a standby while its agent was not running.
+  // Handles the exit of such a standby that happened while its agent was not running.
   virtual void on_standby_ended(wire::MigrationId migration) = 0;
 
   // Reports for a coordinator that may have lost its records: the open moves, the newest known id, and the

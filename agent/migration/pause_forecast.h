@@ -25,7 +25,7 @@ class PauseForecast {
 
  private:
   Task<> refresh_job(std::shared_ptr<Job> job, bool moves_processes);
-  // Returns whether a forecast of the job is due. If so, it counts as made now.
+  // Returns whether a forecast of the job is due. If so, the forecast counts as made now.
   [[nodiscard]] bool mark_if_due(const Job& job);
 
   struct Node {

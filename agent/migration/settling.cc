@@ -45,7 +45,7 @@ void Settling::known_again(const std::shared_ptr<Job>& job) {
 }
 
 // Withdraws arrived memory from a job that runs with all its memory. The memory is left over from an agent
-// that ended between the job's resume and the withdrawal, or during its copy. The leftover memory would keep
+// that exited between the job's resume and the withdrawal, or during its copy. The leftover memory would keep
 // allocations that the job frees.
 Task<> Settling::withdraw_leftovers(std::shared_ptr<Job> job) {
   if (job->ended() || !job->keeper()) co_return;
@@ -69,7 +69,7 @@ bool stands_paused(const Job& job) {
 }
 }  // namespace
 
-// Ends a standby that no record names. The machines decide about any other standby.
+// Terminates a standby that no record names. The machines decide about any other standby.
 Task<> Settling::settle_standby(std::shared_ptr<Job> job) {
   const wire::MigrationId migration = job->record().migration;
   for (MoveProtocol* protocol : protocols_.all()) {
@@ -97,7 +97,7 @@ Task<> Settling::settle(std::shared_ptr<Job> job) {
                     back.error().to_string());
   }
   if (record.spec.mode == MigrationMode::kTransparent) {
-    // The agent may have ended while it saved the job. The context and the memory are then restored to their
+    // The agent may have exited while it saved the job. The context and the memory are then restored to their
     // former places.
     const auto mode = make_source_mode(context_, JobOperation::snapshot(record.spec, job->incarnation()));
     auto back = co_await mode->go_back(job);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which jobs run after a restart of the agent. Resumes each job that no move holds, and ends each
-// standby that no record mentions. Reports to the state machines which instances no longer exist (SW-4, SW-5,
-// SW-14).
+// Decides which jobs run after a restart of the agent. Resumes each job that no move holds, and terminates
+// each standby that no record mentions. Reports to the state machines which instances no longer exist (SW-4,
+// SW-5, SW-14).
 // Threads: the event loop. Ownership: borrows context and protocols, which outlive it. Errors: are logged;
 // the job stays as it is.
 #pragma once

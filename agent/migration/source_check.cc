@@ -24,7 +24,7 @@ Task<Result<local::StateSummary>> check_source(SourceMode& mode, std::shared_ptr
   if (!summary.movable)
     co_return Error(ErrorCode::kRefused, "The job cannot be moved: " + summary.reason.str());
   CKPT_CO_TRYV(co_await mode.check(job));
-  if (job->ended()) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (job->ended()) co_return Error(ErrorCode::kUnavailable, "The job's process has exited");
   co_return summary;
 }
 
@@ -36,10 +36,9 @@ std::optional<Error> why_held(const Job& job) {
   const local::Phase phase = job.phase();
   const bool is_held = phase == local::Phase::kPaused || phase == local::Phase::kDumped;
   if (!is_held || job.record().spec.mode == MigrationMode::kCooperative) return std::nullopt;
-  return Error(
-      ErrorCode::kUnavailable,
-      "A snapshot of the job is under way: its program can be checked after it. A move would end the "
-      "snapshot first");
+  return Error(ErrorCode::kUnavailable,
+               "A snapshot of the job is in progress: its program can be checked after the snapshot. A move "
+               "would end the snapshot first");
 }
 
 }  // namespace

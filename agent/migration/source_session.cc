@@ -11,8 +11,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr Milliseconds kLimitLook{50};  // interval of the checks, because `set` may have changed the limit or
-                                        // the migration may have ended
+constexpr Milliseconds kLimitLook{50};  // interval of the checks whether `set` has changed the limit, or the
+                                        // migration has ended
 constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMaxBackoff{5000};
 
@@ -52,7 +52,8 @@ void SourceSession::fail(const Error& error) {
                error.to_string());
   const bool is_first = !std::exchange(has_failed_, true);
   if (stage_ == Stage::kPreparing) {
-    // A mover that dies fails the session and the step that waits for it.
+    // A mover that exits fails both the session and the step that waits for it, so only the first failure is
+    // reported.
     if (is_first) emit(migration::SourceRefused(wire::Reason(error)));
   } else {
     emit(migration::EngineFailed(wire::Reason(error)));
@@ -67,7 +68,7 @@ void SourceSession::attach_to(const std::shared_ptr<Job>& job) {
 void SourceSession::on_local(const local::Body& body) {
   if (std::holds_alternative<local::RankExited>(body)) {
     if (stage_ != Stage::kFreed)
-      emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
+      emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has exited")));
   } else if (std::holds_alternative<local::RankStopped>(body)) {
     if (job_) emit(migration::InstanceStopped(job_->incarnation()));
   }
@@ -398,7 +399,8 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
   if (job_) co_await job_->known();
   if (stage_ == Stage::kFreed) co_return;
   if (!job_ || job_->ended() || !job_->keeper()) {
-    co_return emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has ended")));
+    co_return emit(
+        migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The job's process has exited")));
   }
   local::Resume resume;
   resume.incarnation = k;
@@ -424,12 +426,12 @@ Task<> SourceSession::run_instance(wire::Incarnation k, std::optional<Nanos> dea
 }
 
 // Lets the job go back. Only this node has the job, so the step is repeated as long as the job runs. A
-// service of the node may have ended and started again (the context helper). Returns false if the job ended,
+// service of the node (the context helper) may have exited and started again. Returns false if the job ended,
 // or if `order` is no longer the last order.
 Task<bool> SourceSession::go_back(std::uint64_t order) {
   auto self = shared_from_this();
   for (Milliseconds pause = kFirstBackoff;; pause = std::min(pause * 2, kMaxBackoff)) {
-    // A save in progress ends first, because CRIU must not dump a process that continues.
+    // A save in progress finishes first, because CRIU must not dump a process that continues.
     const AsyncMutex::Held turn = co_await saving_.acquire();
     auto back = co_await mode_->go_back(job_);
     if (back) co_return order == orders_;
@@ -466,7 +468,7 @@ Task<> SourceSession::release_memory() {
   if (memory) co_await memory->stop();
   if (session) co_await session->end(failure_reason_);
   if (memory) memory->close_descriptors();
-  // A save in progress still writes into the file.
+  // A save in progress still writes into the file, so the function waits for the save.
   const AsyncMutex::Held turn = co_await saving_.acquire();
   co_await mode_->release();
 }

@@ -111,8 +111,8 @@ class SourceSession : public std::enable_shared_from_this<SourceSession> {
   Nanos verified_received_ns_ = 0;
   Nanos mover_estimate_ns_ = 0;  // the mover's last estimate of the pause
   bool within_node_ = false;
-  AsyncMutex saving_;         // serializes saving and going back
-  std::uint64_t orders_ = 0;  // number of RunInstance orders
+  AsyncMutex saving_;         // lets a save and a return to the source run one after the other
+  std::uint64_t orders_ = 0;  // number of RunInstance orders so far
   Stage stage_ = Stage::kNew;
   bool has_failed_ = false;
   HostStatePath host_path_;

@@ -49,7 +49,8 @@ void TargetSession::fail(const Error& error) {
                error.to_string());
   const bool is_first = !std::exchange(has_failed_, true);
   if (stage_ == Stage::kPreparing) {
-    // A mover that dies fails the session and the step that waits for it.
+    // A mover that exits fails both the session and the step that waits for it, so only the first failure is
+    // reported.
     if (is_first) emit(migration::StandbyRefused(wire::Reason(error)));
   } else {
     emit(migration::EngineFailed(wire::Reason(error)));
@@ -79,11 +80,11 @@ void TargetSession::report_end() {
   // An earlier agent may have let the instance run.
   if (ran_as_ == 0 && job_->record().ran) ran_as_ = job_->incarnation();
   if (end_ == InstanceEnd::kFinished && ran_as_ != 0) return emit(migration::InstanceFinished(ran_as_));
-  emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
+  emit(migration::InstanceDied(wire::Reason(ErrorCode::kAborted, "The instance at the target has exited")));
 }
 
-// Checks whether the instance has finished. An earlier agent may have let it run. An instance that was given up
-// may have run under an earlier lease, but has not finished.
+// Checks whether the instance has finished. An earlier agent may have let it run. An instance that was
+// abandoned may have run under an earlier lease, but has not finished.
 bool TargetSession::has_finished() const {
   if (!job_ || !job_->ended() || gave_up_) return false;
   const JobRecord& record = job_->record();
@@ -154,7 +155,7 @@ Task<Result<void>> TargetSession::start_instance() {
   if (is_over()) {
     co_await mode_->end(job);
     co_await mode_->free(job);
-    co_return Error(ErrorCode::kAborted, "The migration was given up");
+    co_return Error(ErrorCode::kAborted, "The migration was aborted");
   }
   if (job) attach_to(job);
   co_return co_await mode_->ready(job);
@@ -232,8 +233,8 @@ Task<> TargetSession::handle_arrived() {
       on_verified(*verified, std::move(packet.fds));
       continue;
     }
-    auto taken = co_await handle(std::move(packet));
-    if (!taken) fail(taken.error());
+    auto handled = co_await handle(std::move(packet));
+    if (!handled) fail(handled.error());
   }
   handling_ = false;
 }
@@ -257,9 +258,9 @@ void TargetSession::on_verified(const mover::Verified& verified, std::vector<Uni
   HostState state(descriptors.empty() ? UniqueFd() : std::move(descriptors.front()),
                   verified.host_state_bytes);
   state.paused_ns = verified.final_heard_ns;
-  if (auto kept = mode_->store_host_state(job_, std::move(state)); !kept) {
+  if (auto stored = mode_->store_host_state(job_, std::move(state)); !stored) {
     return fail(
-        Error(ErrorCode::kRefused, "The host state cannot be stored").caused_by(std::move(kept).error()));
+        Error(ErrorCode::kRefused, "The host state cannot be stored").caused_by(std::move(stored).error()));
   }
   if (stage_ == Stage::kReceiving) stage_ = Stage::kVerified;
   report_.emplace();
@@ -321,7 +322,8 @@ Task<> TargetSession::run_orders() {
       emit(migration::InstanceFinished(order.k));
       continue;
     }
-    // A keeper that does not answer proves nothing: the instance may run. The order is repeated once it does.
+    // A keeper that does not answer proves nothing: the instance may run. The order is repeated once the
+    // keeper answers.
     if (job_ && job_->unknown()) {
       count_lost_order();
       if (!order_) order_ = order;
@@ -344,14 +346,14 @@ Task<Result<void>> TargetSession::run_instance(RunOrder& order) {
   // An instance that may have run before this agent was started must not count as lost.
   co_await job_->known();
   if (is_over()) {
-    co_await free();  // the earlier call did not know an instance that was brought since
-    co_return Error(ErrorCode::kAborted, "The migration was given up");
+    co_await free();  // the earlier call did not know an instance that was created since
+    co_return Error(ErrorCode::kAborted, "The migration was aborted");
   }
-  // The instance's keeper holds the memory that must be copied here again. In addition, the GPU may have only
-  // one more region.
+  // The mover's session releases the memory, which is copied here again into the instance's own memory. The
+  // keeper still holds it, and the GPU may have space for only one more region.
   if (!mode_->has_memory() && !context_.remap.imports()) co_await release_memory();
   if (job_->ended() || !job_->keeper()) {
-    co_return Error(ErrorCode::kNotFound, "The instance at the target has ended");
+    co_return Error(ErrorCode::kNotFound, "The instance at the target has exited");
   }
   order.has_run = job_->record().ran && job_->incarnation() >= order.k;
   if (!order.has_run && is_hopeless()) co_return co_await give_up_instance();
@@ -394,10 +396,10 @@ Task<Result<void>> TargetSession::enter_gate(wire::Incarnation k, std::uint64_t 
   co_await job_->known();
   if (has_finished()) {
     emit(migration::InstanceFinished(k));
-    co_return Error(ErrorCode::kNotFound, "The program at the target has ended");
+    co_return Error(ErrorCode::kNotFound, "The program at the target has exited");
   }
   if (job_->ended() || !job_->keeper())
-    co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
+    co_return Error(ErrorCode::kAborted, "The instance at the target has exited");
   if (job_->record().ran && job_->incarnation() >= k) co_return ok();
   co_return co_await mode_->enter_gate(job_, k, epoch);
 }
@@ -406,7 +408,7 @@ Task<Result<void>> TargetSession::open_gate(wire::Incarnation k, Nanos deadline)
   auto self = shared_from_this();
   const AsyncMutex::Held turn = co_await gate_.acquire();
   const auto keeper = job_ ? job_->keeper() : nullptr;
-  if (!keeper) co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
+  if (!keeper) co_return Error(ErrorCode::kAborted, "The instance at the target has exited");
   if (job_->record().ran && job_->incarnation() >= k) co_return co_await keeper->set_deadline(deadline);
   local::Resume resume;
   resume.incarnation = k;
@@ -467,7 +469,8 @@ Task<> TargetSession::free() {
   auto self = shared_from_this();
   const bool prepares = stage_ == Stage::kPreparing || stage_ == Stage::kAbandoned;
   stage_ = prepares ? Stage::kAbandoned : Stage::kFreed;
-  // Ends an instance that is still starting first. The coroutine that waits for the instance then cleans up.
+  // Terminates an instance that is still starting first. The coroutine that waits for the instance then
+  // cleans up.
   auto job = job_;
   co_await mode_->end(job);
   if (stage_ == Stage::kAbandoned) co_return;

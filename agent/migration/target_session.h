@@ -54,7 +54,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   Task<Result<void>> enter_gate(wire::Incarnation k, std::uint64_t epoch);
   // Lets the instance pass its gate and run as k until `deadline`. A repeated call renews the lease.
   Task<Result<void>> open_gate(wire::Incarnation k, Nanos deadline);
-  // Ends the instance and releases what the migration uses here, like FreeTarget. Idempotent.
+  // Terminates the instance and releases what the migration uses here, like FreeTarget. Idempotent.
   Task<> free();
   // Records for the report that communicators were created in the pause.
   void communicators_are_made(Nanos at) noexcept { communicators_made_at_ = at; }
@@ -99,7 +99,7 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   void count_lost_order();
   // Checks whether orders were lost so often, and for so long, that the instance is not expected to run.
   [[nodiscard]] bool is_hopeless() const;
-  // Ends the instance of this migration. Returns the reason as kAborted, after the end is proven.
+  // Terminates the instance of this migration. Returns the reason as kAborted, after the exit is proven.
   Task<Result<void>> give_up_instance();
   // Checks whether the instance is this migration's own, and not the job's only process.
   [[nodiscard]] bool is_own() const { return job_ && job_->record().migration == info_.migration; }
@@ -130,14 +130,14 @@ class TargetSession : public std::enable_shared_from_this<TargetSession> {
   wire::Incarnation ran_as_ = 0;     // incarnation that the instance ran as; 0 if it has not run as far as
                                      // this agent knows
   std::uint32_t lost_orders_ = 0;    // number of lost orders since the last one that succeeded
-  std::chrono::steady_clock::time_point first_lost_;  // time of the first of them
+  std::chrono::steady_clock::time_point first_lost_;  // time of the first of these lost orders
   Stage stage_ = Stage::kNew;
   InstanceEnd end_ = InstanceEnd::kNone;
-  bool gave_up_ = false;     // the instance was ended, because its keeper was lost at each order
-  bool has_failed_ = false;  // VERIFIED is not reported any more
+  bool gave_up_ = false;     // true if the instance was terminated because its keeper was lost at every order
+  bool has_failed_ = false;  // true after a failure; VERIFIED is then no longer reported
   bool handling_ = false;    // true while handle_arrived() is in progress
   bool ordering_ = false;    // true while run_orders() is in progress
-  bool opening_ = false;     // the order to open the gate has been sent and is not answered yet
+  bool opening_ = false;     // true while the order to open the gate is sent and not yet answered
   AsyncMutex gate_;          // allows one order to the gate at a time
 };
 

@@ -9,8 +9,8 @@ namespace {
 // The maximum number of arenas. The path of chunks allocates no memory, so threads seldom compete for an
 // arena.
 constexpr int kMaxArenas = 4;
-// The size from which blocks are separate. The threshold does not grow after it was set. UCX allocates pools
-// in aligned pieces of 2 MiB, which leave holes of that size in an arena.
+// The size from which blocks are allocated outside the arenas. Once set, the threshold no longer grows. UCX
+// allocates pools in aligned pieces of 2 MiB, which leave holes of that size in an arena.
 constexpr int kLargeBlockBytes = 1 << 20;
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-mover: moves the memory of jobs on one GPU. The agent starts the program with one end of a
-// socketpair as descriptor 3. The program ends with its agent. It logs to stderr, which the agent redirects
-// to mover-N.log. With --probe it only reports the features that it could use.
+// socketpair as descriptor 3. The program exits when its agent does. It logs to stderr, which the agent
+// redirects to mover-N.log. With --probe it only reports the features that it could use.
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -20,8 +20,10 @@
 int main(int argc, char** argv) {
   ckpt::mover::bound_heap();
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow causes an error of that write, like a full disk
-  (void)ckpt::logging::open_log({});  // standard error is already open
+  ::signal(SIGXFSZ, SIG_IGN);  // makes a write that exceeds the file size limit fail like a write to a full
+                               // disk
+  (void)ckpt::logging::open_log({});  // cannot fail, because the log goes to standard error, which is already
+                                      // open
   if (argc == 2 && std::string_view(argv[1]) == "--probe") {
     ckpt::mover::print_probe();
     return 0;

@@ -39,7 +39,8 @@ class Mover {
                                           // first FillRegions
   LastSnapshots last_snapshots_;
   std::map<messages::SessionKey, std::unique_ptr<Session>> sessions_;
-  std::map<messages::SessionKey, std::unique_ptr<Session>> ending_;  // sessions that still write to a disk
+  std::map<messages::SessionKey, std::unique_ptr<Session>> ending_;  // closed sessions that still write to a
+                                                                     // disk
 };
 
 }  // namespace ckpt::mover

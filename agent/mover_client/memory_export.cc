@@ -39,8 +39,8 @@ Task<Result<local::StateSummary>> MemoryExport::run(asio::any_io_executor execut
   while (!complete_) {
     auto message = co_await exchange_->next(settings_.timeout);
     if (!message) co_return std::move(message).error();
-    auto taken = co_await handle(*std::move(message));
-    if (!taken) co_return std::move(taken).error();
+    auto handled = co_await handle(*std::move(message));
+    if (!handled) co_return std::move(handled).error();
   }
   control::spawn(executor, "memory export", follow());
   co_return summary_;
@@ -51,15 +51,15 @@ Task<> MemoryExport::follow() {
   while (!stopped_) {
     auto message = co_await exchange_->next(kNoHurry);
     if (stopped_) break;
-    Result<void> taken = ok();
+    Result<void> handled = ok();
     if (message) {
-      taken = co_await handle(*std::move(message));
+      handled = co_await handle(*std::move(message));
     } else {
-      taken = std::move(message).error();
+      handled = std::move(message).error();
     }
-    if (taken || stopped_) continue;
+    if (handled || stopped_) continue;
     stopped_ = true;
-    if (settings_.failed) settings_.failed(std::move(taken).error());
+    if (settings_.failed) settings_.failed(std::move(handled).error());
   }
   exchange_.reset();
 }

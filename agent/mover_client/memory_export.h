@@ -2,7 +2,7 @@
 // Passes a rank's tensors and device memory to a mover: rank -> keeper -> agent -> mover, in acknowledged
 // batches of at most 64 descriptors. Afterwards it tracks the tensors and regions that the rank names, drops,
 // allocates and frees while rounds run (ENG-5, ENG-7). On request it keeps copies of the descriptors, so that
-// exported memory outlives a rank that ends.
+// exported memory outlives a rank that exits.
 // Threads: the event loop. Ownership: shared. stop() ends the tracking. Errors: run() returns the first
 // failure. Later failures go to `failed`, once.
 #pragma once
@@ -19,14 +19,14 @@ namespace ckpt::agent {
 class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
  public:
   struct Settings {
-    Milliseconds timeout{10000};  // limit of each step
+    Milliseconds timeout{10000};  // time limit of each step of the export
     bool retain_descriptors = false;
     std::function<void(Error)> failed;
   };
   static std::shared_ptr<MemoryExport> create(std::shared_ptr<KeeperLink> keeper,
                                               std::shared_ptr<MoverSession> session, Settings settings);
 
-  // Exports all existing memory, and then tracks changes until stop() or the end of the keeper's link.
+  // Exports all existing memory, and then tracks changes until stop() or until the keeper's link is closed.
   Task<Result<local::StateSummary>> run(asio::any_io_executor executor);
   // Stops the tracking, and sends the rank StopExport.
   Task<> stop();
@@ -45,7 +45,7 @@ class MemoryExport : public std::enable_shared_from_this<MemoryExport> {
   Settings settings_;
   std::unique_ptr<KeeperLink::Exchange> exchange_;
   std::vector<wire::TensorInfo> early_tensors_;  // tensors that were named before their regions arrived
-  std::map<std::uint64_t, UniqueFd> kept_;       // copies of the descriptors by region
+  std::map<std::uint64_t, UniqueFd> kept_;       // copies of the exported descriptors, by region
   local::StateSummary summary_;
   bool complete_ = false;
   bool stopped_ = false;

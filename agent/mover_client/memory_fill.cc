@@ -50,7 +50,7 @@ class FillSession {
 
  private:
   static std::uint64_t next_number() {
-    static std::uint64_t number = 0;  // used on the event loop only
+    static std::uint64_t number = 0;  // number of the last session; used on the event loop only
     return ++number;
   }
   void on_message(const mover::Message& message) {

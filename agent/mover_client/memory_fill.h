@@ -23,7 +23,7 @@ struct FillOrder {
   std::shared_ptr<MoverProcess> mover;  // the mover of the rank's GPU
   local::MemorySet set = local::MemorySet::kArrived;
   wire::MigrationId migration = 0;  // the migration of the set kArrived, else 0
-  Milliseconds timeout{60000};      // limit of each step
+  Milliseconds timeout{60000};      // time limit of each step
 };
 
 // Fills memory for a rank whose memory is released. Afterwards Map kMade completes the rank's part.

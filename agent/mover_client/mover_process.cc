@@ -64,7 +64,7 @@ Result<void> MoverProcess::launch() {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
     Error end(ErrorCode::kUnavailable,
-              "The mover ended with " + describe_wait_status(status) + "; see " + log);
+              "The mover terminated with " + describe_wait_status(status) + "; see " + log);
     if (self->drop_reason_)
       end = Error(ErrorCode::kUnavailable, "The mover was stopped").caused_by(*self->drop_reason_);
     self->on_gone(end);
@@ -75,8 +75,8 @@ Result<void> MoverProcess::launch() {
   handlers.message = [weak = weak_from_this(), run](mover::Packet packet) {
     if (auto self = weak.lock(); self && self->run_ == run) self->on_message(std::move(packet));
   };
-  // An end of file alone has no reason. The exit that follows contains the reason. A mover that sends invalid
-  // messages, or reads none, is killed.
+  // An end of file on the link gives no reason for the failure. The exit status that follows gives the
+  // reason. A mover that sends invalid messages, or reads none, is killed.
   handlers.closed = [weak = weak_from_this(), run](Error error) {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
@@ -90,7 +90,7 @@ Result<void> MoverProcess::launch() {
 
 void MoverProcess::on_message(mover::Packet packet) {
   if (const auto* ready = std::get_if<mover::MoverReady>(&packet.message)) {
-    spdlog::info("mover serves: gpu {} pid {} device \"{}\" free_bytes {}", settings_.configure.gpu,
+    spdlog::info("mover started: gpu {} pid {} device \"{}\" free_bytes {}", settings_.configure.gpu,
                  process_->pid(), ready->device_name, ready->free_bytes);
     state_ = State::kServing;
     backoff_ = settings_.first_backoff;
@@ -110,7 +110,7 @@ void MoverProcess::on_message(mover::Packet packet) {
 void MoverProcess::on_gone(const Error& error) {
   if (state_ == State::kStopped) return;
   ++run_;
-  spdlog::error("mover ended: gpu {} reason {}", settings_.configure.gpu, error.to_string());
+  spdlog::error("mover exited: gpu {} reason {}", settings_.configure.gpu, error.to_string());
   last_error_ = error;
   state_ = State::kWaiting;
   if (link_) link_->close();
@@ -132,7 +132,8 @@ void MoverProcess::on_gone(const Error& error) {
 Task<Result<void>> MoverProcess::ready(Milliseconds timeout) {
   auto self = shared_from_this();
   const auto until = std::chrono::steady_clock::now() + timeout;
-  if (state_ == State::kWaiting) {  // a migration must not wait for a long backoff
+  if (state_ == State::kWaiting) {  // a call cancels the backoff, because a migration must not wait for a
+                                    // long one
     restart_.cancel();
     state_ = State::kIdle;
   }
@@ -143,7 +144,7 @@ Task<Result<void>> MoverProcess::ready(Milliseconds timeout) {
     const bool woken = co_await signal.wait(until);
     waiting_.erase(place);
     if (!woken)
-      co_return Error(ErrorCode::kTimedOut, "The mover did not get ready; see " + settings_.log_path);
+      co_return Error(ErrorCode::kTimedOut, "The mover did not become ready; see " + settings_.log_path);
   }
   if (state_ == State::kServing) co_return ok();
   co_return Error(ErrorCode::kUnavailable,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One session (a rank of a migration) on one mover. It attaches memory, starts and ends.
 // Threads: the event loop. Ownership: the session keeps its mover alive. Call end() before the object is
-// destroyed. Otherwise the mover holds the job's memory until the mover ends. Errors: after a failure every
+// destroyed. Otherwise the mover holds the job's memory until the mover exits. Errors: after a failure every
 // call returns that failure, and `failed` has been called once.
 #pragma once
 
@@ -21,7 +21,7 @@ class MoverSession : public std::enable_shared_from_this<MoverSession> {
     // Called for messages that answer none of the calls below: PlanAccepted, Progress, ..., Verified,
     // Mismatch.
     std::function<void(mover::Packet)> event;
-    std::function<void(Error)> failed;  // called for SessionFailed, or for the mover's end
+    std::function<void(Error)> failed;  // called for SessionFailed, or for the mover's exit
   };
   static Result<std::shared_ptr<MoverSession>> open(const asio::any_io_executor& executor,
                                                     std::shared_ptr<MoverProcess> process,
@@ -61,15 +61,15 @@ class MoverSession : public std::enable_shared_from_this<MoverSession> {
   mover::SessionKey key_;
   Milliseconds timeout_;
   Handlers handlers_;
-  AsyncEvent memory_;     // notified at Attached and Dropped
-  AsyncEvent listening_;  // notified at Listening
-  AsyncEvent ended_;      // notified at SessionEnded
+  AsyncEvent memory_;     // event that is notified at Attached and Dropped
+  AsyncEvent listening_;  // event that is notified at Listening
+  AsyncEvent ended_;      // event that is notified at SessionEnded
   std::uint64_t batches_ = 0;
   std::uint64_t attached_ = 0;
   std::set<std::uint64_t> dropped_;
   std::optional<std::vector<std::string>> addresses_;
   std::optional<Error> failure_;
-  bool dead_ = false;  // true if the mover itself has ended, so it holds no memory
+  bool dead_ = false;  // true if the mover itself has exited, so it holds no memory
   bool over_ = false;  // true after SessionEnded has arrived
 };
 

@@ -12,9 +12,9 @@ constexpr std::size_t kKeptOfASize = 5;
 constexpr std::size_t kMaxSeen = 4096;
 constexpr Nanos kMaxTook = Nanos{24} * 3600 * 1'000'000'000;
 constexpr double kMiB = 1 << 20;
-constexpr double kPriorWeight = 0.05;  // weight of each end of the line before the first measurement
+constexpr double kPriorWeight = 0.05;  // weight in the fit of each prior point, at 0 and at kPriorEndMib
 constexpr double kPriorEndMib = 1024;
-constexpr double kFloorNs = 5e6;  // errors of shorter times are weighted like those of this time
+constexpr double kFloorNs = 5e6;  // errors of times below this value are weighted like errors at this value
 constexpr Nanos kMs = kNanosPerMs;
 constexpr Nanos kManyItems = 50 * kMs;  // measurements with fewer items are not used for the items' rate
 constexpr std::uint32_t kMinItemsPermille = 250;
@@ -153,17 +153,17 @@ std::uint32_t items_permille_of(double ratio) {
       std::clamp(ratio * 1000, double{kMinItemsPermille}, double{kMaxItemsPermille}));
 }
 
-std::uint64_t faster(std::uint64_t kept, std::uint64_t bytes, Nanos took) {
-  if (kept == 0 || took <= 0) return kept;
-  return std::max(kept,
+std::uint64_t faster(std::uint64_t known, std::uint64_t bytes, Nanos took) {
+  if (known == 0 || took <= 0) return known;
+  return std::max(known,
                   static_cast<std::uint64_t>(static_cast<double>(bytes) * 1e9 / static_cast<double>(took)));
 }
 
 void PauseCosts::learn(PauseKind kind, PauseTerm term, std::uint64_t bytes, Nanos took, Nanos items) {
   if (took < 0 || took > kMaxTook || items < 0 || items > kMaxTook) return;
-  auto& kept = seen_[{kind, term, size_class(bytes)}];
-  kept.push_back({bytes, took, items});
-  if (kept.size() > kKeptOfASize) kept.pop_front();
+  auto& samples = seen_[{kind, term, size_class(bytes)}];
+  samples.push_back({bytes, took, items});
+  if (samples.size() > kKeptOfASize) samples.pop_front();
 }
 
 wire::CostLine PauseCosts::before(PauseKind kind, PauseTerm term) const {
@@ -224,8 +224,8 @@ PauseLines PauseCosts::lines(PauseKind kind) const {
 
 std::vector<std::byte> PauseCosts::encode() const {
   CostsOnFile file;
-  for (const auto& [key, kept] : seen_) {
-    for (const Seen& one : kept) {
+  for (const auto& [key, samples] : seen_) {
+    for (const Seen& one : samples) {
       SeenOnFile& entry = file.seen.emplace_back();
       entry.kind = std::get<0>(key);
       entry.term = static_cast<std::uint8_t>(std::get<1>(key));
@@ -261,7 +261,7 @@ Result<PauseCosts> PauseCosts::decode(std::span<const std::byte> bytes) {
     const auto& [kind, term, line] = std::tie(entry.kind, entry.term, entry.line);
     if (term >= wire::kPauseTerms || line.base_ns < 0 || line.base_ns > kMaxTook || line.ns_per_mib < 0 ||
         line.ns_per_mib > kMaxTook || line.items_permille > kMaxItemsPermille)
-      return Error(ErrorCode::kCorrupt, "The file has an impossible line");
+      return Error(ErrorCode::kCorrupt, "The file has an invalid line");
     costs.assume(kind, static_cast<PauseTerm>(term), line);
   }
   costs.memory_ = {file.memory_read, file.memory_write};

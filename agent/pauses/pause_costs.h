@@ -33,9 +33,9 @@ struct MemoryRates {
   std::uint64_t write = 0;  // rate for writing memory that the kernel must still allocate
 };
 
-// Returns `kept`, or the rate that a move has reached itself, because a bound must not use a rate that was
-// exceeded. Returns 0 if no rate is stored.
-[[nodiscard]] std::uint64_t faster(std::uint64_t kept, std::uint64_t bytes, Nanos took);
+// Returns the higher of `kept` and the rate of `bytes` in `took`, because a bound must not use a rate that a
+// move has exceeded. Returns 0 if no rate is stored.
+[[nodiscard]] std::uint64_t faster(std::uint64_t known, std::uint64_t bytes, Nanos took);
 
 // Returns CostLine::items_permille of items that take `ratio` times as long as on a typical server.
 [[nodiscard]] std::uint32_t items_permille_of(double ratio);

@@ -8,7 +8,8 @@
 namespace ckpt::agent {
 namespace {
 
-constexpr std::uint64_t kAnySize = std::uint64_t{64} << 20;  // smaller differences in size are ignored
+constexpr std::uint64_t kAnySize = std::uint64_t{64} << 20;  // differences in size below this value are
+                                                             // ignored
 constexpr std::uint64_t kOtherSize = 4;                      // factor between sizes that count as different
 
 struct Advice {
@@ -28,7 +29,8 @@ Advice advice_of(PauseTerm term) {
               "the driver needs this time: move the job cooperatively, or use fewer modules and streams"};
     case PauseTerm::kDump:
     case PauseTerm::kHostRestore:
-      return {"host", "free host memory in the program, move it within its node, or cooperatively"};
+      return {"host",
+              "free host memory in the program, move the job within its node, or move the job cooperatively"};
     case PauseTerm::kFinal:
       return {"final", "a faster link, no --bandwidth, or a time when the job writes less"};
     case PauseTerm::kVerify:

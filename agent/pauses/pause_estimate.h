@@ -19,7 +19,7 @@ class PauseWork {
     bool on = false;
     std::uint64_t bytes = 0;  // number of bytes with which the term grows
     Nanos items = 0;          // time for threads, descriptors and mappings on a typical server
-    Nanos known = 0;          // other time, in addition to the line
+    Nanos known = 0;          // time of the term that does not come from the line
   };
   explicit PauseWork(PauseKind kind) : kind_(kind) {}
   PauseWork& add(PauseTerm term, std::uint64_t bytes = 0, Nanos items = 0, Nanos known = 0) {

@@ -31,7 +31,7 @@ void write_costs(const std::string& path, const std::vector<std::byte>& bytes) {
 PauseMemory::PauseMemory(asio::thread_pool& pool, const std::string& home)
     : pool_(pool), path_(home + "/pause_costs") {
   const auto text = read_file(path_, kMaxCostBytes);
-  if (!text) return;  // there was no move yet
+  if (!text) return;  // the file is missing before the first move
   auto costs = PauseCosts::decode(std::as_bytes(std::span(*text)));
   if (costs) {
     costs_ = *std::move(costs);

@@ -145,7 +145,7 @@ Task<Result<RehearsalFacts>> ask_rehearsal(RehearsalOrder order) {
   CKPT_CO_TRY(status, co_await host::run_program(std::move(spec), order.deadline));
   auto facts = read_rehearsal(path);
   if (facts) co_return facts;
-  co_return Error(ErrorCode::kUnavailable, "The rehearsal ended with " + describe_wait_status(status))
+  co_return Error(ErrorCode::kUnavailable, "The rehearsal terminated with " + describe_wait_status(status))
       .caused_by(std::move(facts).error());
 }
 

@@ -3,8 +3,8 @@
 // move knows the times of a dump, a restore, a journal record and a byte of host memory. A helper
 // (`gpumigrate-agent --rehearse`) runs the trial once for each version of the programs that take part. The
 // lines are stored with those of pauses (pause_memory.h). No GPU is used.
-// Threads: the event loop. Ownership: the helper ends at its deadline, and its processes end with it. Errors:
-// the reason why there is no answer. The node then uses the lines of a typical server.
+// Threads: the event loop. Ownership: the helper exits at its deadline, and its processes exit with it.
+// Errors: the reason why there is no answer. The node then uses the lines of a typical server.
 #pragma once
 
 #include <nlohmann/json.hpp>

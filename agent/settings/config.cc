@@ -45,7 +45,8 @@ void add_cluster(Settings& to, Config& c) {
        {"token_file", &c.token_file,
         "The token that agents show to the coordinator, mode 0600. Used together with `coordinator`."},
        {"coordinator_file", &c.coordinator_file,
-        "In place of both: the `api.json` that the coordinator writes at each start."},
+        "In place of `coordinator` and `token_file`: the `api.json` that the coordinator writes at each "
+        "start."},
        {"peer_listen", &c.peer_listen,
         "Where other agents reach this one, like `10.0.0.5:7071`; port 0: any. TCP needs `[tls]`. Empty: "
         "`peer.sock` in `home`, for agents of this machine."},
@@ -85,14 +86,14 @@ void add_programs(Settings& to, Config& c) {
         "The newest bytes of a job's output that stay on this node; older ones are freed. 0: no limit.",
         kMib},
        {"driver_processes", &c.driver_processes,
-        "Names of processes that belong to the GPU driver: its checkpoint closes a program's sockets to "
-        "them."},
+        "Names of processes that belong to the GPU driver: the driver's checkpoint closes a program's "
+        "sockets to these processes."},
        {"driver_files", &c.driver_files,
-        "Files of the GPU driver, in addition to `/dev/nvidia*`, that its checkpoint closes: beginnings of "
-        "names. After `locks:`: beginnings of names of files whose locks the checkpoint releases."},
+        "Name prefixes of GPU driver files, in addition to `/dev/nvidia*`, that the driver's checkpoint "
+        "closes. After `locks:`: name prefixes of files whose locks the checkpoint releases."},
        {"cache_folders", &c.cache_folders,
-        "Files in these folders that a program has mapped or open are moved with it: beginnings of paths, or "
-        "with a star parts of paths."},
+        "Folders whose files are moved with a program that has them open or mapped: path prefixes, or, with "
+        "a star, parts of paths."},
        {"rehearsal", &c.rehearsal,
         "Whether the agent measures, once for each version, how long dumping and restoring a process takes "
         "on this node."},
@@ -137,7 +138,7 @@ void add_health(Settings& to, Config& c) {
        {"health_window_ms", &c.health_window,
         "How long after the first event of a GPU the agent decides what to do.", kTime},
        {"health_silence_ms", &c.health_silence,
-        "How long after the last heartbeat of the process that queries NVML the driver counts as not "
+        "Time after the last heartbeat of the process that queries NVML until the driver counts as not "
         "answering.",
         kTime},
        {"health_repeats",
@@ -170,9 +171,9 @@ void add_sections(Settings& to, Config& c) {
         kTime},
        {"timeouts.standby_ms", &c.standby_timeout,
         "How long a standby may take to get ready. After that, it is ended and the migration fails.", kTime},
-       {"timeouts.keeper_ms", &c.keeper_timeout, "How long a keeper may take for an answer.", kTime},
+       {"timeouts.keeper_ms", &c.keeper_timeout, "How long a keeper may take to answer.", kTime},
        {"timeouts.mover_ms", &c.mover_timeout,
-        "How long a mover may take for an answer (not for rounds, which report progress).", kTime},
+        "How long a mover may take to answer (not for rounds, which report progress).", kTime},
        {"timeouts.handover_ms", &c.handover_timeout,
         "How long a paused source queries only the coordinator before it also queries the target.", kTime},
        {"timeouts.nvml_ms", &c.nvml_timeout,
@@ -229,7 +230,7 @@ Result<NetworkSettings> read_network(const toml::table& table, const std::string
   if (given != 1 || text.addresses.empty() == text.devices.empty())
     return bad(source, where + ": one of \"address\", \"addresses\", \"device\" and \"devices\" is required");
   if (text.addresses.size() + text.devices.size() > wire::DataNetwork::kMaxAddresses)
-    return bad(source, where + ": at most 8 addresses or devices are possible");
+    return bad(source, where + ": at most 8 addresses or devices are allowed");
   network.transport = record::value_named<wire::LaneTransport>(text.transport).value();
   for (const std::string& address : text.addresses) {
     if (!is_ip_address(address)) return bad(source, where + ": \"" + address + "\" is not an IP address");
@@ -253,7 +254,7 @@ Result<void> read_networks(const toml::table& top, Config& c, const std::string&
         return bad(source, "two [[network]] tables have the name \"" + network.network.name + "\"");
     c.networks.push_back(network);
   }
-  if (c.networks.size() > kMaxNetworks) return bad(source, "[[network]]: at most 8 are possible");
+  if (c.networks.size() > kMaxNetworks) return bad(source, "[[network]]: at most 8 networks are allowed");
   return ok();
 }
 

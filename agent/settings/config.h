@@ -30,8 +30,8 @@ struct Config {
   std::string coordinator;
   std::string token_file;
   std::string coordinator_file;
-  std::string peer_listen;  // never empty after parsing
-  tls::CertFiles tls;       // empty without TLS
+  std::string peer_listen;  // address for other agents; never empty after parsing
+  tls::CertFiles tls;       // files of certificate and key; empty without TLS
   std::string metrics_address;
   std::string metrics_token_file;
   std::string log_file;

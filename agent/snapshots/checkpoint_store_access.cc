@@ -104,9 +104,9 @@ void retain_newest_of_each(std::vector<wire::ImageRow>& rows) {
   }
   std::sort(by_age.begin(), by_age.end());
   by_age.resize(kMaxRows);
-  std::vector<wire::ImageRow> kept;
-  for (const auto& [newer, at] : by_age) kept.push_back(std::move(rows[at]));
-  rows = std::move(kept);
+  std::vector<wire::ImageRow> retained;
+  for (const auto& [newer, at] : by_age) retained.push_back(std::move(rows[at]));
+  rows = std::move(retained);
 }
 
 std::vector<wire::CheckpointStoreContents> parts_of(wire::CheckpointStoreContents head,

@@ -29,7 +29,7 @@ struct CheckpointStorePlace {
 // store counts as an empty store.
 Result<std::vector<wire::CheckpointStoreContents>> list_checkpoint_store(const CheckpointStorePlace& place,
                                                                          const std::string& image_job = {});
-// Returns the size of the store's files, without those of this job.
+// Returns the total size of the files in the store that do not belong to this job.
 Result<std::uint64_t> bytes_of_others(const CheckpointStorePlace& place, const std::string& image_job);
 Result<void> perform(const CheckpointStorePlace& place, const wire::CheckpointStoreOrder& order);
 

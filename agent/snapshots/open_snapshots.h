@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The snapshots that are being taken on this node, at most one of each job. A migration that needs a job ends
-// its snapshot here (HolderPort).
+// The snapshots that are being taken on this node, at most one of each job. A migration that needs a job
+// cancels its snapshot here (HolderPort).
 // Threads: the event loop. Ownership: shares the sessions, until the caller removes them. Errors: none.
 #pragma once
 
@@ -22,7 +22,8 @@ class OpenSnapshots : public HolderPort {
   // Sends the reports of the snapshots of sets again, to a coordinator that has reconnected.
   void repeat_reports() const;
 
-  // Implements HolderPort. Ends a snapshot that still needs the job. A snapshot that only writes continues.
+  // Implements HolderPort. Cancels a snapshot that still needs the job. A snapshot that only writes
+  // continues.
   Task<> acquire_exclusive(wire::JobId job) override;
 
  private:

@@ -21,7 +21,7 @@ struct ProtectContext {
   std::function<void(const wire::SnapshotReport&)> report;
 };
 
-// Returns an order, with fresh keys, for a session that belongs to no migration.
+// Returns an order for a session that belongs to no migration. The order contains fresh keys.
 Result<mover::OpenSession> session_order(mover::Purpose purpose, wire::Side side,
                                          wire::Incarnation incarnation);
 

@@ -94,7 +94,7 @@ Result<CheckpointStorePlace> Protection::place_of(const std::string& folder,
   if (peer.address.empty()) return place_of(folder);
   if (!folder.empty() || !is_safe_name(peer.node))
     return Error(ErrorCode::kInvalidArgument,
-                 "A checkpoint store of another node is named by its node, and not by a folder");
+                 "A checkpoint store on another node must be specified by node, not by folder");
   CheckpointStorePlace place;
   place.path = peer.node;
   place.limit_bytes = peer.limit_bytes;
@@ -138,13 +138,13 @@ Task<Result<void>> Protection::snapshot(wire::TakeSnapshot request) {
   auto session = std::make_shared<SnapshotSession>(context_, std::move(request), place, job);
   parts_.snapshots.add(id, session);
   remembered_.emplace(id, job->gpu());
-  auto taken = co_await session->run();
+  auto captured = co_await session->run();
   if (session->is_holding()) {
     control::spawn(parts_.context.executor, "rank waits behind its image", hold(session, id));
   } else {
     snapshot_is_over(id);
   }
-  co_return taken;
+  co_return captured;
 }
 
 Task<> Protection::hold(std::shared_ptr<SnapshotSession> session, wire::JobId job) {
@@ -154,7 +154,7 @@ Task<> Protection::hold(std::shared_ptr<SnapshotSession> session, wire::JobId jo
 
 void Protection::snapshot_is_over(wire::JobId job) {
   parts_.snapshots.remove(job);
-  forget_jobs_that_left();  // called here, because the job may have ended in the meantime
+  erase_jobs_that_left();  // called here, because the job may have ended in the meantime
 }
 
 Task<> Protection::gather(wire::GatherRank order) {
@@ -164,7 +164,8 @@ Task<> Protection::gather(wire::GatherRank order) {
       session && session->set() == order.set && session->incarnation() == order.incarnation && order.set != 0;
   if (!is_here)
     co_return parts_.coordinator.reply(
-        id, Error(ErrorCode::kNotFound, "No image of rank " + wire::job_text(order.job) + " is taken here"));
+        id, Error(ErrorCode::kNotFound,
+                  "No image of rank " + wire::job_text(order.job) + " is being taken on this node"));
   auto gathered = co_await session->gather(std::move(order));
   if (!gathered) co_return parts_.coordinator.reply(id, std::move(gathered).error());
   wire::RankGathered answer = *std::move(gathered);
@@ -172,9 +173,9 @@ Task<> Protection::gather(wire::GatherRank order) {
   parts_.coordinator.send(answer);
 }
 
-// Sends JobLeft to the movers of jobs that left. An open snapshot stores its fingerprints at its end, so its
-// mover gets JobLeft after that.
-void Protection::forget_jobs_that_left() {
+// Sends JobLeft to the movers of jobs that left. An open snapshot stores its fingerprints when it finishes,
+// so its mover gets JobLeft after that.
+void Protection::erase_jobs_that_left() {
   if (remembered_.empty()) return;
   std::set<JobOnGpu> here;
   for (const auto& job : parts_.context.jobs.all())

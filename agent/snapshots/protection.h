@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's part of images. It takes TakeSnapshot, RestoreImage and CheckpointStoreOrder of the
+// The agent's part of images. It executes TakeSnapshot, RestoreImage and CheckpointStoreOrder of the
 // coordinator, and reports the content of the node's checkpoint stores. A job has one snapshot at a time. A
-// migration is never held up by one: the snapshot ends, as failed (open_snapshots.h).
-// Threads: the event loop, and a thread of its own for looking at checkpoint stores. Ownership: sessions live
-// until they are over. Errors: go to the coordinator, as Reply.
+// snapshot never delays a migration of its job: it is canceled and fails (open_snapshots.h).
+// Threads: the event loop, and a separate thread that reads checkpoint stores. Ownership: sessions live until
+// they are over. Errors: go to the coordinator, as Reply.
 #pragma once
 
 #include <list>
@@ -39,8 +39,8 @@ class Protection {
   [[nodiscard]] bool is_stored(wire::JobId job) const { return parts_.snapshots.contains(job); }
   // Lets movers drop the snapshots of jobs that have left their GPU. Call this function at every change of a
   // job.
-  void forget_jobs_that_left();
-  // Aborts restores of a job that is to end, up to incarnation `up_to`. Their instances do not run.
+  void erase_jobs_that_left();
+  // Aborts restores of a job that must stop, up to incarnation `up_to`. Their instances do not run.
   void give_up_restores(wire::JobId job, wire::Incarnation up_to);
   // Waits until no restore of the job up to incarnation `up_to` is in progress. The error is kUnavailable
   // after `timeout`.

@@ -49,7 +49,7 @@ void RestoreSession::give_up() {
 
 Result<void> RestoreSession::check_is_wanted() const {
   if (!given_up_) return ok();
-  return Error(ErrorCode::kAborted, "The restore was given up: the job is to end");
+  return Error(ErrorCode::kAborted, "The restore was canceled because the job must end");
 }
 
 Task<Result<StoredVersion>> RestoreSession::read(std::uint64_t version) {
@@ -79,7 +79,7 @@ Task<Result<void>> RestoreSession::restore() {
 Task<Result<void>> RestoreSession::check(const StoredVersion& stored) {
   const wire::JobSpec& spec = stored.job.spec;
   if (spec.mode != request_.spec.mode)
-    co_return Error(ErrorCode::kRefused, "The image is of a " + std::string(to_string(spec.mode)) +
+    co_return Error(ErrorCode::kRefused, "The image is from a " + std::string(to_string(spec.mode)) +
                                              " job, and the job to start is a " +
                                              std::string(to_string(request_.spec.mode)) + " one");
   if (spec.mode == MigrationMode::kCooperative) co_return ok();
@@ -163,7 +163,7 @@ Task<Result<void>> RestoreSession::fill() {
     if (older.job.set != stored_.job.set)
       co_return Error(ErrorCode::kCorrupt,
                       "Version " + std::to_string(stored_.number) +
-                          " is damaged, and an older version does not fit the versions of the other ranks");
+                          " is damaged, and an older version does not match the versions of the other ranks");
     stored_ = std::move(older);
     CKPT_CO_TRYV(co_await check(stored_));
   }
@@ -213,8 +213,8 @@ Result<void> RestoreSession::write_report() const {
 
 Task<Result<void>> RestoreSession::run_instance() {
   fault_point(FaultPoint::kRestoreFilled);
-  // The instance's keeper holds the memory that must be copied here again. In addition, the GPU may have only
-  // one more region.
+  // The mover's session releases the memory, which is copied here again into the instance's own memory. The
+  // keeper still holds it, and the GPU may have space for only one more region.
   if (!mode_->has_memory() && !context_.base.remap.imports()) co_await release_memory();
   CKPT_CO_TRYV(check_is_wanted());
   if (!job_) {

@@ -3,7 +3,8 @@
 // instance's memory (mode.h) from the checkpoint store, and the instance then gets its host state. It runs as
 // the incarnation that the coordinator chose.
 // Threads: the event loop. Ownership: shared with its coroutine. Errors: those of run(), after which nothing
-// of the instance is left. If the agent ends before its instance runs, the next agent ends the instance.
+// of the instance is left. If the agent exits before its instance runs, the next agent terminates the
+// instance.
 #pragma once
 
 #include <deque>
@@ -23,7 +24,7 @@ class RestoreSession : public std::enable_shared_from_this<RestoreSession> {
 
   // Runs the restore. Call this function once.
   Task<Result<void>> run();
-  // Aborts the restore, because the job is to end. The instance does not run, unless it runs already. run()
+  // Aborts the restore, because the job must stop. The instance does not run, unless it runs already. run()
   // fails as soon as possible.
   void give_up();
 

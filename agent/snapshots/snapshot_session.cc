@@ -26,11 +26,11 @@ Error gave_way() {
 }
 
 Error rank_is_over() {
-  return {ErrorCode::kAborted, "The snapshot of this rank is over"};
+  return {ErrorCode::kAborted, "The snapshot of this rank has already ended"};
 }
 
 Error given_up() {
-  return {ErrorCode::kAborted, "The snapshot was given up as requested: the job continues to run"};
+  return {ErrorCode::kAborted, "The snapshot was canceled as requested: the job continues to run"};
 }
 
 }  // namespace
@@ -63,24 +63,25 @@ Task<Result<void>> SnapshotSession::run() {
   began_ns_ = now_ns();
   job_held_.emplace(co_await job_turn_.acquire());
   report_phase(wire::SnapshotPhase::kCopying);
-  auto taken = co_await capture_all();
+  auto captured = co_await capture_all();
   is_over_ = true;
   notify_watchers();
-  if (!taken) co_await lift_stop();
+  if (!captured) co_await lift_stop();
   co_await release_session();
-  is_holding_ = taken && request_.holds_after;
+  is_holding_ = captured && request_.holds_after;
   if (!is_holding_) job_held_.reset();
-  if (taken) {
+  if (captured) {
     spdlog::info("snapshot taken: job {} version {} pause_ms {:.1f} dirty_bytes {} written_bytes {}",
                  wire::job_text(request_.job), report_.version, static_cast<double>(report_.pause_ns) / 1e6,
                  report_.dirty_bytes, report_.written_bytes);
     report_phase(wire::SnapshotPhase::kDone);
     co_return ok();
   }
-  spdlog::warn("snapshot failed: job {} reason {}", wire::job_text(request_.job), taken.error().to_string());
-  report_.error = taken.error().to_string();
+  spdlog::warn("snapshot failed: job {} reason {}", wire::job_text(request_.job),
+               captured.error().to_string());
+  report_.error = captured.error().to_string();
   report_phase(wire::SnapshotPhase::kFailed);
-  co_return taken;
+  co_return captured;
 }
 
 // Takes the snapshot. The coordinator decides whether all ranks take a set a second time.
@@ -92,12 +93,12 @@ Task<Result<void>> SnapshotSession::capture_all() {
 // Takes the snapshot, and repeats it if necessary. Data kept from the previous version may prove to be
 // missing or damaged after the job runs again. Everything is then copied.
 Task<Result<void>> SnapshotSession::take_twice() {
-  auto taken = co_await capture(false);
-  if (taken || giving_way_ || job_->ended()) co_return taken;
-  const ErrorCode code = taken.error().code();
-  if (code != ErrorCode::kCorrupt && code != ErrorCode::kAborted) co_return taken;
+  auto captured = co_await capture(false);
+  if (captured || giving_way_ || job_->ended()) co_return captured;
+  const ErrorCode code = captured.error().code();
+  if (code != ErrorCode::kCorrupt && code != ErrorCode::kAborted) co_return captured;
   spdlog::warn("snapshot taken again, with all memory: job {} reason {}", wire::job_text(request_.job),
-               taken.error().to_string());
+               captured.error().to_string());
   co_await release_session();
   co_return co_await capture(true);
 }
@@ -236,14 +237,14 @@ Task<Result<void>> SnapshotSession::wait_for(const std::optional<T>& what, Clock
   while (!what) {
     if (failure_) co_return *failure_;
     if (giving_way_ && job_held_ && !paused_) co_return cancelled_ ? given_up() : gave_way();
-    // A cancelled snapshot ends only after all chunks are staged. Until that time the mover reads the job's
+    // A canceled snapshot returns only after all chunks are staged. Until that time the mover reads the job's
     // memory, which must not change.
     if (cancelled_ && staged_) co_return given_up();
     const bool woken = co_await arrived_.wait(until);
     if (!woken && !what)
       co_return Error(ErrorCode::kTimedOut,
-                      "The mover did not copy the job's memory in time, so the snapshot is "
-                      "given up. More staging memory (snapshot_staging_mib) may help");
+                      "The mover did not copy the job's memory in time, so the snapshot was canceled. More "
+                      "staging memory (snapshot_staging_mib) may help");
   }
   co_return ok();
 }
@@ -257,9 +258,8 @@ Task<Result<void>> SnapshotSession::wait_for_barrier() {
     in_time = co_await wait_for_order();
   }
   if (barrier_) co_return ok();
-  co_return Error(ErrorCode::kTimedOut,
-                  "The coordinator did not name the barrier at which the ranks stop within " +
-                      std::to_string(kForOrders.count()) + " s");
+  co_return Error(ErrorCode::kTimedOut, "The coordinator did not choose a barrier for the ranks within " +
+                                            std::to_string(kForOrders.count()) + " s");
 }
 
 Task<bool> SnapshotSession::wait_for_order() {

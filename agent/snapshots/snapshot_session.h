@@ -32,17 +32,17 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
 
   [[nodiscard]] wire::Incarnation incarnation() const { return request_.incarnation; }
   [[nodiscard]] std::uint64_t set() const { return request_.set; }
-  // Takes the snapshot. Call this function once. It reports progress and end to the coordinator.
+  // Takes the snapshot. Call this function once. It reports progress and outcome to the coordinator.
   Task<Result<void>> run();
   // Executes an order of the coordinator to a rank of a gang.
   Task<Result<wire::RankGathered>> gather(wire::GatherRank order);
   // Checks whether the image is durable and the rank is still paused, until hold().
   [[nodiscard]] bool is_holding() const { return is_holding_; }
-  // Waits until the rank runs or has ended.
+  // Waits until the rank runs or has exited.
   Task<> hold();
-  // Repeats the report to a coordinator that may have left this set.
+  // Repeats the report to a coordinator that has reconnected.
   void repeat_report() const { context_.report(report_); }
-  // Ends a snapshot that needs the job. Returns when the snapshot neither pauses nor exports the job any
+  // Cancels a snapshot that needs the job. Returns when the snapshot neither pauses nor exports the job any
   // more.
   Task<> give_way();
   // Cancels the snapshot, even while it writes, and returns when the job continues. kRefused means that the
@@ -98,7 +98,7 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   Nanos barrier_ns_ = 0;
   AsyncEvent arrived_;
   AsyncMutex job_turn_;                       // held while the snapshot needs the job
-  std::optional<AsyncMutex::Held> job_held_;  // value of job_turn_ while it is held
+  std::optional<AsyncMutex::Held> job_held_;  // lock of job_turn_ while it is held
   AsyncMutex whole_turn_;                     // held until the whole snapshot is over
   std::optional<Error> failure_;
   std::chrono::steady_clock::time_point ordered_ =
@@ -107,8 +107,8 @@ class SnapshotSession : public std::enable_shared_from_this<SnapshotSession> {
   bool is_stopped_ = false;               // true if the order kStopAt was received
   bool is_holding_ = false;
   bool is_released_ = false;
-  bool is_over_ = false;             // true if run() only has to release its resources
-  std::list<AsyncEvent*> watchers_;  // signals of coroutines that watch `ready_` and `is_over_`
+  bool is_over_ = false;             // true if only the release of resources is left for run()
+  std::list<AsyncEvent*> watchers_;  // events that wake the coroutines that watch `ready_` and `is_over_`
   bool giving_way_ = false;
   bool cancelled_ = false;
   bool left_ = false;  // true if the job has left for its image

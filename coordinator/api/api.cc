@@ -28,7 +28,8 @@ bool Api::waits(const HttpRequest& request) {
 
 std::optional<Role> Api::role_of(const HttpRequest& request) const {
   constexpr std::string_view kBearer = "Bearer ";
-  // On its Unix socket, the server accepts only root and the coordinator's own user.
+  // A caller on the Unix socket is an admin. There the server accepts only root and the coordinator's own
+  // user.
   const std::optional<Role> certified =
       request.user ? std::optional(Role::kAdmin) : coordinator::role_of(request.peer);
   const std::string_view given = request.authorization;

@@ -72,7 +72,7 @@ api::Status ClusterSection::status() const {
   return view;
 }
 
-// Reads job=JOB, type=KIND[,KIND...] and since_ms=UNIX TIME.
+// Reads the event filter from the query: job=JOB, type=KIND[,KIND...] and since_ms=UNIX TIME.
 Result<void> ClusterSection::read_event_filter(const HttpRequest& request, EventQuery& query) const {
   const auto given = [&](const char* key) {
     const auto at = request.query.find(key);
@@ -95,7 +95,7 @@ Result<void> ClusterSection::read_event_filter(const HttpRequest& request, Event
 }
 
 control::Task<Result<HttpResponse>> ClusterSection::events(HttpRequest request) {
-  // the cursor name that other list calls use
+  // Other list calls name this cursor `after`; `since` takes precedence.
   CKPT_CO_TRY(after, query_number(request, "after", 0, kMaxEventId));
   CKPT_CO_TRY(since, query_number(request, "since", after, kMaxEventId));
   CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));

@@ -43,7 +43,7 @@ Result<RestoreBody> read_restore(const HttpRequest& request) {
   return read;
 }
 
-// Returns the wish for a job that the coordinator does not know.
+// Builds the RestoreWish for a job that the coordinator does not know, from the request's body and the image.
 RestoreWish revival_wish(const RestoreBody& body, const Image& image) {
   RestoreWish wish;
   wish.verb = body.wish.verb;
@@ -217,7 +217,7 @@ control::Task<ImageApi::Answer> ImageApi::revive(HttpRequest request) {
     image = std::move(resting);
   }
   // The program and its user are taken from an image that a node lists. This coordinator has never checked
-  // either of them.
+  // either of them. Therefore only an admin may revive the job.
   const Role role = role_of(request.peer).value_or(Role::kViewer);
   if (role < Role::kAdmin)
     co_return forbidden(

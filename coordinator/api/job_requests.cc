@@ -67,7 +67,7 @@ Result<GangShape> read_gang(BodyReader& body) {
   gang.one_node = !ranks;
   if (ranks && gpus.value_or(1) != 1)
     return usage(
-        "Fields \"gpus\" and \"ranks\" exclude each other: \"gpus\" starts ranks on one node, \"ranks\" on "
+        "Fields \"gpus\" and \"ranks\" cannot be combined: \"gpus\" starts ranks on one node, \"ranks\" on "
         "several");
   if (!ranks && !gang.nodes.empty()) return usage("Field \"nodes\" needs the field \"ranks\"");
   if (gang.nodes.size() > gang.ranks) return usage("Field \"nodes\" names more nodes than there are ranks");
@@ -76,7 +76,7 @@ Result<GangShape> read_gang(BodyReader& body) {
   return gang;
 }
 
-// Checks the destination of a snapshot.
+// Checks the length of a snapshot's destination, and that it does not contain "..".
 Result<void> check_destination(const std::string& to) {
   const bool up = ("/" + to + "/").find("/../") != std::string::npos;
   if (to.size() > kLongestFolder || up)
@@ -157,7 +157,7 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
                  "letter or digit, and do not use the form of a job id");
   if (submit.gpu && !submit.node) return usage("Field \"gpu\" needs the field \"node\"");
   if (submit.node && !submit.gang.one_node)
-    return usage("Fields \"ranks\" and \"node\" exclude each other: use \"nodes\" with \"ranks\"");
+    return usage("Fields \"ranks\" and \"node\" cannot be combined: use \"nodes\" with \"ranks\"");
   return submit;
 }
 

@@ -176,7 +176,7 @@ control::Task<JobSection::Answer> JobSection::migrate(HttpRequest request, Named
   CKPT_CO_TRY(wanted, read_migrate(request, dry_run));
   if (named.rank && !wanted.ranks.empty())
     co_return Error(ErrorCode::kInvalidArgument,
-                    "The job is one rank already: leave --rank out, or name the whole job");
+                    "The job is one rank already: omit --rank, or name the whole job");
   if (named.rank) wanted.ranks.push_back(*named.rank);
   if (!dry_run) {
     CKPT_CO_TRY(migration, co_await deps_.moves.migrate(whole, std::move(wanted)));

@@ -44,7 +44,7 @@ class JobSection : public ApiSection {
   Answer show(const WholeJob& job);
   Answer stop(const HttpRequest& request, const WholeJob& job);
   Answer remove(const WholeJob& job);
-  // Returns the answer that shows the job as in a list.
+  // Returns an answer with the job in the same form as in a list of jobs.
   [[nodiscard]] Answer answer_with(unsigned status, const WholeJob& job) const;
 
   Dependencies deps_;

@@ -77,8 +77,8 @@ control::Task<MigrationSection::Answer> MigrationSection::watch(HttpRequest requ
   const auto deadline = steady_clock::now() + milliseconds(timeout);
   while (true) {
     const Migration* migration = table_.find(id);
-    // A caller's revision that this coordinator has not reached yet dates from before a restart of the
-    // coordinator.
+    // A different revision counts as new. A caller's revision that this coordinator has not reached yet dates
+    // from before a restart of the coordinator.
     const bool is_new = migration == nullptr || !migration->open() ||
                         migration->revision != static_cast<std::uint64_t>(since);
     if (is_new || steady_clock::now() >= deadline) co_return show(id, 200);

@@ -13,7 +13,7 @@
 namespace ckpt::coordinator {
 
 struct NamedJob {
-  WholeJob job;  // what the call shows and orders: the whole job, or the named rank as a job of its own
+  WholeJob job;  // the subject of the call: the whole job, or the named rank as a job of its own
   JobId whole = 0;
   std::optional<std::uint32_t> rank;  // the number of the rank, if the call names a rank
 };

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::int64_t kDayS = std::int64_t{24} * 3600;
 constexpr std::int64_t kWarnS = 7 * kDayS;
-constexpr std::chrono::seconds kInstalled{30};  // the time within which a node has written its two
-                                                // certificate files
+constexpr std::chrono::seconds kInstalled{30};  // the limit for a node to write the two files of its renewed
+                                                // certificate
 
 std::int64_t now_s() {
   return wall_clock_ms() / 1000;
@@ -68,8 +68,8 @@ control::Task<> CertificateRenewals::run() {
   }
 }
 
-// Returns the certificates that are due. Their owners are identified by what their connections have proven,
-// not by what the nodes claim.
+// Returns the node certificates that are due for renewal. A node is identified by the certificate that its
+// connection has proven, not by the name that it claims.
 std::vector<tls::Peer> CertificateRenewals::due_nodes() {
   std::vector<tls::Peer> due;
   for (const auto& [name, node] : deps_.nodes.all()) {

@@ -60,7 +60,7 @@ Result<void> DeniedCertificates::load(tls::Identity* own) {
     entry.denied_ms = statement.integer(5);
   }
   changed();
-  return forget_ended(unix_now_s());
+  return remove_ended(unix_now_s());
 }
 
 Result<void> DeniedCertificates::put(const std::string& serial, const Entry& entry) {
@@ -71,7 +71,7 @@ Result<void> DeniedCertificates::put(const std::string& serial, const Entry& ent
 }
 
 Result<void> DeniedCertificates::deny(const std::string& serial, Entry entry) {
-  CKPT_TRYV(forget_ended(unix_now_s()));
+  CKPT_TRYV(remove_ended(unix_now_s()));
   CKPT_TRY(renewed, renewed_.descendants(serial));
   const bool is_over = has_ended(entry.ends_s, unix_now_s());
   if (!is_over || renewed.empty()) {
@@ -163,7 +163,8 @@ Result<void> DeniedCertificates::allow_name(const std::string& node) {
 
 Result<void> DeniedCertificates::admit(const tls::Peer& peer) {
   if (!nodes_.denies(peer)) return ok();
-  // Nodes know only serial numbers.
+  // Nodes check serial numbers only. So the serial number of a certificate with a denied name is added to the
+  // list.
   Entry entry;
   entry.of = to_text(peer);
   entry.reason = "its node is denied";
@@ -235,14 +236,14 @@ Result<void> DeniedCertificates::issued(const std::string& node, const std::stri
 void DeniedCertificates::on_ready(const Node& node) {
   const tls::Peer& shown = node.connection->certified();
   if (!shown.serial.empty()) {
-    if (auto kept = remember(node.row.name, shown); !kept)
+    if (auto remembered = remember(node.row.name, shown); !remembered)
       spdlog::error("the certificate of node {} was not recorded: {}", node.row.name,
-                    kept.error().to_string());
+                    remembered.error().to_string());
   }
   send(node);
 }
 
-Result<void> DeniedCertificates::forget_ended(std::int64_t now) {
+Result<void> DeniedCertificates::remove_ended(std::int64_t now) {
   const std::size_t before = entries_.size();
   CKPT_TRY(statement, deps_.store.database().prepare(
                           "DELETE FROM denied_certificates WHERE ends_s != 0 AND ends_s + ?1 < ?2"));
@@ -277,7 +278,7 @@ bool DeniedCertificates::handles(const HttpRequest& request) const {
 control::Task<Result<HttpResponse>> DeniedCertificates::handle(HttpRequest request) {
   if (request.path[2] == "deny") co_return handle_denial(request.body);
   if (request.path[2] == "allow") co_return handle_allowance(request.body);
-  CKPT_CO_TRYV(forget_ended(unix_now_s()));
+  CKPT_CO_TRYV(remove_ended(unix_now_s()));
   co_return list();
 }
 

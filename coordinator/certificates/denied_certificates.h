@@ -69,8 +69,9 @@ class DeniedCertificates : public ApiSection {
   // permanently.
   Result<void> admit(const tls::Peer& peer);
   [[nodiscard]] RenewedCertificates& renewed() noexcept { return renewed_; }
-  // Removes the certificates that have expired by `now_s` (Unix time) from the list.
-  Result<void> forget_ended(std::int64_t now_s);
+  // Removes the certificates that have expired by `now_s` (Unix time) from the list. A certificate counts as
+  // expired kClocksDifferS after its expiry.
+  Result<void> remove_ended(std::int64_t now_s);
 
   // These functions handle GET /v1/certificates/denied, POST /v1/certificates/deny and
   // /v1/certificates/allow.

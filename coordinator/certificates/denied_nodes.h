@@ -31,7 +31,8 @@ class DeniedNodes {
   // Denies all certificates of that name, including those in the Entry::good of an earlier denial.
   Result<void> deny(const std::string& node, const std::string& reason, std::int64_t now_ms);
   Result<void> allow(const std::string& node);
-  // Records that this cluster has issued the certificate.
+  // Records that this cluster has issued the certificate. If the node's name is denied, this certificate is
+  // valid nevertheless.
   Result<void> given(const std::string& node, const std::string& serial);
 
  private:

@@ -14,8 +14,8 @@ constexpr const char* kRenewedSchema =
     "NULL, ends_s INTEGER NOT NULL, made_s INTEGER NOT NULL, used INTEGER NOT NULL); "
     "CREATE INDEX IF NOT EXISTS renewed_by_parent ON renewed_certificates (parent)";
 constexpr std::int64_t kTermS = std::chrono::seconds(tls::kNodeTerm).count();
-// The time that a renewal record is kept. It exceeds the certificate's own term because the record links to
-// later renewals.
+// The time for which a renewal record is kept. It exceeds the certificate's own term because the record links
+// to later renewals.
 constexpr std::int64_t kKeptS = 13 * kTermS;
 
 }  // namespace

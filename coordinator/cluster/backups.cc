@@ -47,11 +47,11 @@ std::string place_of(std::string_view part, const std::string& folder, const std
 
 Result<std::uint64_t> size_of(int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0) return Error::from_errno("Reading the status of a part of a backup");
+  if (::fstat(fd, &status) != 0) return Error::from_errno("Cannot read the status of a part of a backup");
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-// Copies the store into a file that no longer has a name when this function returns.
+// Copies the store into a temporary file, whose name is removed before this function returns.
 Result<StoreCopy> copy_store(const std::string& folder, const std::string& backups) {
   if (::mkdir(backups.c_str(), 0700) != 0 && errno != EEXIST) return Error::from_errno("Making " + backups);
   const std::string path = backups + "/state.db.copy";

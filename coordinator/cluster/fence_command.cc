@@ -18,7 +18,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// The state of a running fence program. Its timer may fire after the program has ended.
+// The state of a running fence program. Its timer may fire after the program has exited.
 struct FenceState {
   bool late = false;
   bool over = false;
@@ -36,7 +36,7 @@ Result<pid_t> start_fence(const std::string& program, const std::string& node) {
   pid_t pid = 0;
   const int failed = ::posix_spawnp(&pid, program.c_str(), nullptr, &attributes, argv.data(), environ);
   ::posix_spawnattr_destroy(&attributes);
-  if (failed != 0) return Error::from_errno(failed, "Starting fence_command " + program);
+  if (failed != 0) return Error::from_errno(failed, "Cannot start fence_command " + program);
   return pid;
 }
 
@@ -56,7 +56,7 @@ control::Task<Result<void>> run_fence_command(std::string program, std::string n
     ::kill(-pid, SIGKILL);
   });
   int status = 0;
-  // The call must not block. The descriptor may be reported as readable although the process has not ended.
+  // The call must not block. The descriptor may be reported as readable although the process has not exited.
   for (pid_t over = 0; over == 0 || (over < 0 && errno == EINTR);) {
     co_await ended.async_wait(control::asio::posix::stream_descriptor::wait_read, control::kTuple);
     over = ::waitpid(pid, &status, WNOHANG);
@@ -65,11 +65,11 @@ control::Task<Result<void>> run_fence_command(std::string program, std::string n
   timer.cancel();
   if (state->late)
     co_return Error(ErrorCode::kTimedOut,
-                    fmt::format("fence_command {} {} did not end within {} s", program, node,
+                    fmt::format("fence_command {} {} did not finish within {} s", program, node,
                                 std::chrono::duration_cast<std::chrono::seconds>(deadline).count()));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) co_return ok();
   co_return Error(ErrorCode::kRefused,
-                  fmt::format("fence_command {} {} ended with {} {}", program, node,
+                  fmt::format("fence_command {} {} terminated with {} {}", program, node,
                               WIFEXITED(status) ? "exit status" : "signal",
                               WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status)));
 }

@@ -22,9 +22,9 @@ constexpr std::int64_t kFreshMs = 600'000;
 Retention Housekeeping::retention(std::int64_t count) const {
   const std::int64_t now = wall_clock_ms();
   const std::int64_t days = deps_.config.history_kept_days;
-  Retention kept(static_cast<std::size_t>(count), days == 0 ? 0 : now - days * kDayMs);
-  kept.fresh_ms = now - kFreshMs;
-  return kept;
+  Retention limits(static_cast<std::size_t>(count), days == 0 ? 0 : now - days * kDayMs);
+  limits.fresh_ms = now - kFreshMs;
+  return limits;
 }
 
 void Housekeeping::start() {
@@ -32,9 +32,9 @@ void Housekeeping::start() {
 }
 
 control::Task<> Housekeeping::run() {
-  constexpr std::array kSteps = {&Housekeeping::store_what_was_learnt, &Housekeeping::forget_jobs,
-                                 &Housekeeping::forget_migrations, &Housekeeping::forget_events,
-                                 &Housekeeping::forget_the_rest};
+  constexpr std::array kSteps = {&Housekeeping::store_what_was_learnt, &Housekeeping::remove_jobs,
+                                 &Housekeeping::remove_migrations, &Housekeeping::remove_events,
+                                 &Housekeeping::remove_other_entries};
   control::asio::steady_timer timer(deps_.executor);
   while (true) {
     bool more = true;
@@ -56,21 +56,21 @@ bool Housekeeping::store_what_was_learnt() {
   return false;
 }
 
-bool Housekeeping::forget_jobs() {
+bool Housekeeping::remove_jobs() {
   const std::size_t forgotten = deps_.job_runner.prune(retention(deps_.config.ended_jobs_kept)).size();
   if (forgotten != 0) spdlog::info("{} ended jobs were removed from the store", forgotten);
   return forgotten >= Retention::kBatch;
 }
 
-bool Housekeeping::forget_migrations() {
+bool Housekeeping::remove_migrations() {
   return deps_.migration_runner.prune(retention(deps_.config.closed_migrations_kept));
 }
 
-bool Housekeeping::forget_events() {
+bool Housekeeping::remove_events() {
   return deps_.events.prune(retention(deps_.config.events_kept));
 }
 
-bool Housekeeping::forget_the_rest() {
+bool Housekeeping::remove_other_entries() {
   const Config& config = deps_.config;
   deps_.health.prune(retention(config.findings_kept));
   deps_.evacuations.prune(retention(config.ended_evacuations_kept));

@@ -37,10 +37,10 @@ class Housekeeping {
   // Each of these functions processes one batch and returns true if there is more to process. Other work of
   // the event loop runs between two batches.
   bool store_what_was_learnt();
-  bool forget_jobs();
-  bool forget_migrations();
-  bool forget_events();
-  bool forget_the_rest();
+  bool remove_jobs();
+  bool remove_migrations();
+  bool remove_events();
+  bool remove_other_entries();
   [[nodiscard]] Retention retention(std::int64_t count) const;
 
   Dependencies deps_;

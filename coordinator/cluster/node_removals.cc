@@ -68,9 +68,9 @@ Result<void> NodeRemovals::allow_restores(const std::string& node) {
   return ok();
 }
 
-// The stored removal is the decision: complete() follows from it, here or after a restart (finish()).
+// The stored removal is the decision: complete() carries it out, here or after a restart (finish()).
 Result<std::vector<JobId>> NodeRemovals::remove(const std::string& node, bool force, bool fenced) {
-  // The operator may add --fenced in a later call.
+  // The operator may add --fenced in a later call, after the node was removed without it.
   if (deps_.removed.contains(node) && deps_.nodes.find(node) == nullptr && force && fenced) {
     CKPT_TRYV(deps_.removed.store(node, true));
     CKPT_TRYV(allow_restores(node));
@@ -91,7 +91,8 @@ Result<std::vector<JobId>> NodeRemovals::complete(const std::string& node, bool 
   if (fenced) {
     CKPT_TRYV(allow_restores(node));
   }
-  CKPT_TRYV(deps_.sessions.remove(node));  // finish() finds no row of the node any more
+  CKPT_TRYV(deps_.sessions.remove(node));  // after this, finish() finds no row of the node and does not
+                                           // repeat the removal
   deps_.events.add(
       "node-removed",
       fmt::format("node {} was removed{}", node,

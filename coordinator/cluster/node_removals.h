@@ -39,7 +39,7 @@ class NodeRemovals : public ApiSection {
 
   // Removes the node. Returns the jobs that are lost with it.
   Result<std::vector<JobId>> remove(const std::string& node, bool force, bool fenced);
-  // Completes removals that the end of the coordinator interrupted. Logs an error. Call this once, after
+  // Completes removals that the coordinator's exit interrupted. Errors are logged. Call this once, after
   // everything has been loaded.
   void finish();
   // Allows a removed node to connect again under its name. Returns kNotFound for a node that was not removed.
@@ -54,7 +54,8 @@ class NodeRemovals : public ApiSection {
   [[nodiscard]] std::vector<JobId> jobs_on(const std::string& node) const;
   control::Task<Result<HttpResponse>> handle_removal(std::string node, std::string body);
   Result<void> allow_restores(const std::string& node);
-  // Does what follows from a stored removal. Returns the lost jobs.
+  // Carries out a stored removal. The jobs on the node become lost. If `fenced`, their images may be
+  // restored. Returns the lost jobs.
   Result<std::vector<JobId>> complete(const std::string& node, bool fenced);
 
   Dependencies deps_;

@@ -17,8 +17,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// The time for which an instance that continued elsewhere may be the only trace of its job. The node that now
-// runs the job may be about to connect.
+// The delay before a job that left its node is recorded as left behind, because no node reports that it runs
+// there. The node that now runs the job may be about to connect.
 constexpr std::chrono::seconds kLeftGrace{30};
 
 // Checks whether the instance has run, or is about to run, as the job. A standby has not run as the job.
@@ -69,7 +69,7 @@ void Recovery::on_inventory(const Node& node) {
 
 void Recovery::on_instance(const Node& node, const wire::JobInstance& instance) {
   find_later(node, instance);
-  if (is_stranger(node, instance)) begin_inspection(node);
+  if (is_unknown_instance(node, instance)) begin_inspection(node);
 }
 
 void Recovery::on_cluster_recognised(const std::string& node, const std::string& cluster) {
@@ -83,7 +83,7 @@ void Recovery::on_cluster_recognised(const std::string& node, const std::string&
   note(std::move(found));
 }
 
-bool Recovery::is_stranger(const Node& node, const wire::JobInstance& instance) const {
+bool Recovery::is_unknown_instance(const Node& node, const wire::JobInstance& instance) const {
   return deps_.jobs.find(instance.job) == nullptr && !deps_.store.gave(instance.job) &&
          is_the_job(instance) &&
          !not_described_.contains({node.row.name, instance.job, instance.incarnation});
@@ -103,16 +103,16 @@ void Recovery::begin_inspection(const Node& node) {
   if (!node.describes || inspecting_.contains(node.row.name)) return;
   const bool handovers = std::any_of(node.handovers.begin(), node.handovers.end(),
                                      [&](const wire::OpenHandover& open) { return !is_known(open); });
-  const bool strangers =
+  const bool unknown_instances =
       std::any_of(node.instances.begin(), node.instances.end(),
-                  [&](const wire::JobInstance& instance) { return is_stranger(node, instance); });
-  if (!handovers && !strangers) return;
-  if (!window_.is_open()) return show_strangers(node);
+                  [&](const wire::JobInstance& instance) { return is_unknown_instance(node, instance); });
+  if (!handovers && !unknown_instances) return;
+  if (!window_.is_open()) return show_unknown(node);
   inspecting_.insert(node.row.name);
   control::spawn(deps_.executor, "inspection of the jobs on " + node.row.name, inspect(node.row.name));
 }
 
-void Recovery::show_strangers(const Node& node) {
+void Recovery::show_unknown(const Node& node) {
   for (const wire::OpenHandover& open : node.handovers) {
     if (is_known(open)) continue;
     Found found;
@@ -124,7 +124,7 @@ void Recovery::show_strangers(const Node& node) {
     show_only(std::move(found), open.migration);
   }
   for (const wire::JobInstance& instance : node.instances) {
-    if (!is_stranger(node, instance)) continue;
+    if (!is_unknown_instance(node, instance)) continue;
     Found found;
     found.kind = "job";
     found.node = node.row.name;
@@ -137,7 +137,7 @@ void Recovery::show_strangers(const Node& node) {
 
 void Recovery::show_only(Found found, Incarnation incarnation) {
   if (shown_.size() >= kMaxFound || !shown_.emplace(found.node, found.job, incarnation).second) return;
-  found.text += ": it is not accepted (`gpumigrate cluster recover --for 10m` accepts such jobs)";
+  found.text += ": it is not accepted (run `gpumigrate cluster recover --for 10m` to accept the job)";
   found.taken_in = false;
   deps_.events.add("job-not-taken-in", found.text, found.node, found.job, found.migration);
   note(std::move(found));
@@ -177,7 +177,8 @@ Result<void> Recovery::recover(const std::string& node, wire::HandoverFacts fact
   } else {
     CKPT_TRY(move, wire::decode<gang::GangInfo>(facts.move));
     if (move.migration != id)
-      return Error(ErrorCode::kProtocol, "The node described another move of ranks than the requested one");
+      return Error(ErrorCode::kProtocol,
+                   "The node described a different move of ranks than the requested one");
     job = move.gang;
     CKPT_TRYV(deps_.gang_moves.recover(node, std::move(move)));
   }
@@ -197,14 +198,14 @@ control::Task<> Recovery::admit_unknown_instances(std::string name) {
   while (window_.is_open()) {
     const Node* node = deps_.nodes.find(name);
     if (node == nullptr || !node->connected()) co_return;
-    const auto stranger =
+    const auto unknown =
         std::find_if(node->instances.begin(), node->instances.end(),
-                     [&](const wire::JobInstance& instance) { return is_stranger(*node, instance); });
-    if (stranger == node->instances.end()) co_return;
+                     [&](const wire::JobInstance& instance) { return is_unknown_instance(*node, instance); });
+    if (unknown == node->instances.end()) co_return;
     wire::DescribeJob request;
-    request.job = stranger->job;
-    request.incarnation = stranger->incarnation;
-    const Instance asked(name, stranger->job, stranger->incarnation);
+    request.job = unknown->job;
+    request.incarnation = unknown->incarnation;
+    const Instance asked(name, unknown->job, unknown->incarnation);
     auto facts = co_await deps_.calls.describe(name, std::move(request));
     not_described_.insert(asked);  // each instance is requested once per connection
     if (!facts) {
@@ -222,21 +223,22 @@ void Recovery::admit_instance(const std::string& name, JobId job, Incarnation in
   const Node* node = deps_.nodes.find(name);
   const wire::JobInstance* instance = node == nullptr ? nullptr : node->find(job, incarnation);
   if (instance == nullptr || deps_.jobs.find(job) != nullptr) return;
-  auto taken = deps_.admission.admit_instance(std::move(spec), *node, *instance);
-  if (!taken)
+  auto admitted = deps_.admission.admit_instance(std::move(spec), *node, *instance);
+  if (!admitted)
     return spdlog::error("job {} of node {} was not accepted into the store: {}", job_text(job), name,
-                         taken.error().to_string());
+                         admitted.error().to_string());
   Found found;
   found.kind = "job";
   found.node = name;
   found.job = job;
-  found.text = fmt::format("{} runs on {}: it was accepted into the store", (*taken)->spec.name, name);
+  found.text = fmt::format("{} runs on {}: it was accepted into the store", (*admitted)->spec.name, name);
   note(std::move(found));
 }
 
-// Finds an instance with a later incarnation than the store has. Every incarnation in this store was granted
-// by a migration in it, or by the job's own restore. So a migration that the store has lost granted the later
-// one. The state machines decide about a handover that is not settled.
+// Finds an instance with a later incarnation than the store has, or one of a job that was recorded as lost
+// with this node. Every incarnation in this store was granted by a migration in it, or by the job's own
+// restore. So a later incarnation was granted by a migration that the store has lost. The state machines
+// decide about a handover that is not settled.
 void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   const Job* job = deps_.jobs.find(instance.job);
   if (job == nullptr || is_over(instance.phase) || !is_the_job(instance) || instance.unknown) return;
@@ -255,7 +257,8 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
                : fmt::format(
                      "{} runs on {} as incarnation {}; the coordinator's store recorded incarnation {} on {}",
                      job->spec.name, node.row.name, right, job->incarnation, job->node());
-  // A job that was assigned to this node does not depend on another node's report.
+  // The store already assigned a lost job to this node. So its continuation needs no open window, because it
+  // does not depend on another node's report.
   if (!given_up && !window_.is_open()) return show_only(std::move(found), right);
   deps_.admission.continue_at(job->id, node, instance, !given_up);
   note(std::move(found));

@@ -55,7 +55,8 @@ class Recovery : public ApiSection {
   Recovery(const Recovery&) = delete;
   Recovery& operator=(const Recovery&) = delete;
 
-  // Checks a node that has connected. Call this before the job table processes the node's inventory.
+  // Looks for handovers and jobs of a connected node that the store does not know. Call this before the job
+  // table processes the node's inventory.
   void on_ready(const Node& node);
   void on_inventory(const Node& node);
   void on_instance(const Node& node, const wire::JobInstance& instance);
@@ -68,7 +69,8 @@ class Recovery : public ApiSection {
   using Instance = std::tuple<std::string, JobId, Incarnation>;
   struct Found {
     std::int64_t time_ms = 0;
-    std::string kind;  // the kind of finding: "job", "later-incarnation", "switch", "cluster" or "left"
+    std::string kind;  // the kind of finding: "job", "later-incarnation", "lost-job", "switch", "cluster" or
+                       // "left"
     std::string node;
     JobId job = 0;
     MigrationId migration = 0;
@@ -76,7 +78,7 @@ class Recovery : public ApiSection {
     bool taken_in = true;
   };
 
-  // Records that the images of the node show that the cluster had this id.
+  // Records that the images of `node` show that the cluster had the id `cluster`.
   void on_cluster_recognised(const std::string& node, const std::string& cluster);
   control::Task<> inspect(std::string node);
   control::Task<> recover_handovers(std::string node);
@@ -86,7 +88,7 @@ class Recovery : public ApiSection {
   void begin_inspection(const Node& node);
   void find_later(const Node& node, const wire::JobInstance& instance);
   void find_left(const Node& node);
-  [[nodiscard]] bool is_stranger(const Node& node, const wire::JobInstance& instance) const;
+  [[nodiscard]] bool is_unknown_instance(const Node& node, const wire::JobInstance& instance) const;
   [[nodiscard]] bool is_known(const wire::OpenHandover& open) const;
   [[nodiscard]] bool has_unknown_handover(const Node& node, JobId job) const;
   void note(Found found);
@@ -96,13 +98,13 @@ class Recovery : public ApiSection {
   void count_ids(const Node& node);
   Result<HttpResponse> open_window(const HttpRequest& request);
   Result<HttpResponse> confirm(const HttpRequest& request);
-  void show_strangers(const Node& node);
+  void show_unknown(const Node& node);
   [[nodiscard]] HttpResponse answer() const;
   [[nodiscard]] std::vector<api::UndecidedMigration> undecided() const;
   [[nodiscard]] api::Recovery view() const;
 
-  static constexpr std::size_t kMaxFound = 2'000;  // the maximum number of stored findings; the newest are
-                                                   // shown
+  static constexpr std::size_t kMaxFound = 2'000;  // the maximum number of stored findings; a new finding
+                                                   // replaces the oldest
 
   Dependencies deps_;
   RecoveryWindow window_;

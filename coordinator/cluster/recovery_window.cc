@@ -9,9 +9,9 @@ namespace ckpt::coordinator {
 
 void RecoveryWindow::open(std::chrono::milliseconds span) {
   ends_ms_ = wall_clock_ms() + span.count();
-  timer_.expires_after(span);  // this also ends an earlier wait
+  timer_.expires_after(span);  // also cancels the wait that an earlier open() began
   timer_.async_wait([this](boost::system::error_code code) {
-    if (!code) close("the time for it has expired");
+    if (!code) close("the time limit has expired");
   });
   events_.add(
       "recovery-opened",

@@ -24,7 +24,7 @@ class RecoveryWindow {
   [[nodiscard]] bool is_open() const noexcept { return open_; }
   [[nodiscard]] std::int64_t ends_ms() const noexcept {
     return open_ ? ends_ms_ : 0;
-  }  // Unix time in milliseconds; 0: closed
+  }  // the Unix time in milliseconds when the window closes; 0: the window is closed
   // Opens the window for `span` from now on, regardless of the time that was left.
   void open(std::chrono::milliseconds span);
   void close(const std::string& reason);

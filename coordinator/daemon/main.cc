@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-coordinator: manages nodes, jobs, placement and migrations of one cluster. Exit codes: 0
-// stopped, 1 could not start or had to end, 64 usage.
+// stopped, 1 could not start or was terminated by an error, 64 usage.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>

@@ -27,7 +27,7 @@ void NodeEvents::on_inventory(const Node& node) {
   const Retention retention(static_cast<std::size_t>(deps_.config.ended_jobs_kept));
   for (const JobId id : deps_.job_runner.prune(retention))
     spdlog::info("job {} was removed from the store", job_text(id));
-  forget_at(node);
+  send_removed_jobs(node);
   deps_.recovery.on_inventory(node);
   for (const wire::JobInstance& instance : node.instances) deps_.orders.fence(node, instance);
   for (const JobId id : deps_.job_runner.on_inventory(node)) {
@@ -53,7 +53,7 @@ control::Task<> NodeEvents::start_again(JobId id) {
 
 // Makes the node forget jobs that were removed here. This runs at each inventory, because the node may have
 // been disconnected at the removal.
-void NodeEvents::forget_at(const Node& node) {
+void NodeEvents::send_removed_jobs(const Node& node) {
   std::set<JobId> forgotten;
   for (const wire::JobInstance& instance : node.instances) {
     const bool over = is_over(instance.phase);

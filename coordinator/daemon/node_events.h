@@ -43,7 +43,7 @@ class NodeEvents : public NodeListener {
 
  private:
   control::Task<> start_again(JobId id);
-  void forget_at(const Node& node);
+  void send_removed_jobs(const Node& node);
 
   Dependencies deps_;
   std::set<JobId> starting_;  // jobs that are being started again after their node reconnected

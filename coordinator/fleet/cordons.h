@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes and GPUs that accept no new job, by owner: the operator or the health policy. Changes are durable
-// before a call returns.
+// Cordons of nodes and GPUs, which keep new jobs away. A cordon's owner is the operator or the health policy.
+// Changes are durable before a call returns.
 // Threads: one io_context on one thread. Ownership: the coordinator's. Errors: those of the store; nothing
 // has changed then.
 #pragma once
@@ -45,7 +45,7 @@ class CordonTable {
   [[nodiscard]] std::vector<Cordon> of_node(const std::string& node) const;
   // Returns all cordons that keep new jobs from the GPU.
   [[nodiscard]] std::vector<Cordon> over(const Place& place) const;
-  // Returns why the place accepts no new job, or an empty string if it does.
+  // Returns why the place accepts no new job, or an empty string if it accepts one.
   [[nodiscard]] std::string why_closed(const Place& place) const;
   [[nodiscard]] Signal& changed() { return changed_; }
 

@@ -11,8 +11,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-// Checks the size of the spec when the job begins, because every later message about the job carries the same
-// spec.
+// Checks the size of the spec when the job is created, because every later message about the job carries the
+// same spec.
 Result<void> check_spec_size(const wire::JobSpec& spec) {
   const std::size_t bytes = wire::encode(spec).size();
   if (bytes <= wire::kMaxJobSpecBytes) return ok();
@@ -24,14 +24,14 @@ Result<void> check_spec_size(const wire::JobSpec& spec) {
 
 // Returns a name for a job without a name. The name contains the whole id if another job has the short name.
 std::string made_up_name(const wire::JobSpec& spec, JobId id,
-                         const std::function<bool(const std::string&)>& taken) {
+                         const std::function<bool(const std::string&)>& is_taken) {
   const std::string number = std::to_string(wire::id_number(id));
   std::string stem = spec.argv.front().substr(spec.argv.front().rfind('/') + 1);
   constexpr std::size_t kLongestStem = 40;
   stem = stem.substr(0, kLongestStem);
   if (!valid_job_name(stem + "-" + number)) stem = "job";
   const std::string name = stem + "-" + number;
-  return taken(name) ? name + job_text(id).substr(1 + number.size()) : name;
+  return is_taken(name) ? name + job_text(id).substr(1 + number.size()) : name;
 }
 
 Error name_is_taken(const std::string& name) {
@@ -43,7 +43,7 @@ std::string rank_name(const std::string& job, std::uint32_t rank) {
 }
 
 // Returns the variables that torchrun sets, as if each rank had its own node with one GPU. A rank sees no
-// other GPU than its own, and ranks move one by one. So no two ranks are neighbors permanently.
+// other GPU than its own, and ranks move one by one. So no two ranks share a node permanently.
 std::vector<std::string> rank_environment(std::uint32_t rank, std::uint32_t ranks) {
   return {fmt::format("RANK={}", rank),
           fmt::format("WORLD_SIZE={}", ranks),
@@ -98,17 +98,17 @@ Result<Job> JobAdmission::make(wire::JobSpec spec, const Place& place, std::stri
   return job;
 }
 
-// Returns the specification of each rank. The ranks of a job of several have their own names and numbers, and
-// name the whole job.
+// Returns the specification of each rank. If the job has several ranks, each rank has its own name and
+// number, and names the whole job.
 Result<std::vector<wire::JobSpec>> JobAdmission::specs_of(wire::JobSpec spec,
                                                           const std::vector<Placing>& placings) const {
-  const auto taken = [this](const std::string& name) { return table_.is_name_taken(name); };
+  const auto is_taken = [this](const std::string& name) { return table_.is_name_taken(name); };
   const bool is_several = placings.size() > 1;
   if (is_several) {
-    if (!spec.name.empty() && taken(spec.name)) return name_is_taken(spec.name);
+    if (!spec.name.empty() && is_taken(spec.name)) return name_is_taken(spec.name);
     CKPT_TRY(id, table_.next_id());
     spec.gang.id = id;
-    spec.gang.name = spec.name.empty() ? made_up_name(spec, id, taken) : spec.name;
+    spec.gang.name = spec.name.empty() ? made_up_name(spec, id, is_taken) : spec.name;
     spec.gang.ranks = static_cast<std::uint32_t>(placings.size());
   }
   std::vector<wire::JobSpec> specs;
@@ -136,9 +136,9 @@ Result<WholeJob> JobAdmission::create(wire::JobSpec spec, const std::vector<Plac
     CKPT_TRY(job, make(std::move(specs[i]), placings[i].place, placings[i].reason));
     ranks.push_back(std::move(job));
   }
-  CKPT_TRY(kept, table_.add_all(std::move(ranks)));
+  CKPT_TRY(added, table_.add_all(std::move(ranks)));
   table_.changed().notify();
-  return find_whole(table_, kept.front()->whole()).value();
+  return find_whole(table_, added.front()->whole()).value();
 }
 
 Result<Job*> JobAdmission::revive(wire::JobSpec spec, const Place& place, const std::string& image,
@@ -150,9 +150,9 @@ Result<Job*> JobAdmission::revive(wire::JobSpec spec, const Place& place, const 
   job.spec.incarnation = 0;
   job.segments.front().incarnation = 0;
   job.parked_ms = job.ended_ms = as_of_ms;
-  CKPT_TRY(kept, table_.add(std::move(job)));
+  CKPT_TRY(added, table_.add(std::move(job)));
   table_.changed().notify();
-  return kept;
+  return added;
 }
 
 Result<Job*> JobAdmission::admit_instance(wire::JobSpec spec, const Node& node,
@@ -174,13 +174,13 @@ Result<Job*> JobAdmission::admit_instance(wire::JobSpec spec, const Node& node,
   job.placed = "found running on " + node.row.name + " by a coordinator whose store had no record of it";
   job.state = instance.phase == wire::JobPhase::kStarting ? JobState::kStarting : JobState::kRunning;
   job.started_ms = instance.started_unix_ms;
-  CKPT_TRY(kept, table_.add(std::move(job)));
+  CKPT_TRY(added, table_.add(std::move(job)));
   events_.add("job-taken-in",
               fmt::format("job {} was found on {}: this coordinator's store had no record of it",
-                          label(*kept), to_text(kept->place())),
-              node.row.name, kept->id);
+                          label(*added), to_text(added->place())),
+              node.row.name, added->id);
   job_runner_.on_instance(node, instance);
-  return kept;
+  return added;
 }
 
 void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstance& instance,
@@ -200,11 +200,11 @@ void JobAdmission::continue_at(JobId id, const Node& node, const wire::JobInstan
 }
 
 void JobAdmission::make_name_free(wire::JobSpec& spec, JobId id) const {
-  const auto taken = [&](const std::string& name) { return table_.is_name_taken(name, id); };
+  const auto is_taken = [&](const std::string& name) { return table_.is_name_taken(name, id); };
   if (!valid_job_name(spec.name)) spec.name.clear();
-  if (!spec.name.empty() && !taken(spec.name)) return;
+  if (!spec.name.empty() && !is_taken(spec.name)) return;
   const std::string longer = spec.name + "-" + job_text(id);
-  spec.name = valid_job_name(longer) && !taken(longer) ? longer : made_up_name(spec, id, taken);
+  spec.name = valid_job_name(longer) && !is_taken(longer) ? longer : made_up_name(spec, id, is_taken);
 }
 
 }  // namespace ckpt::coordinator

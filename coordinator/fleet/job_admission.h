@@ -31,12 +31,12 @@ class JobAdmission {
   // parked as of `as_of_ms`. Returns kRefused under the same conditions as create().
   Result<Job*> revive(wire::JobSpec spec, const Place& place, const std::string& image,
                       std::int64_t as_of_ms);
-  // Takes in a job that an agent runs (or has ended) and this store does not know. `spec` and `instance`
+  // Adds a job that an agent runs (or has ended) and that this store does not know. `spec` and `instance`
   // describe the job. A name that a live job already has is extended.
   Result<Job*> admit_instance(wire::JobSpec spec, const Node& node, const wire::JobInstance& instance);
   // Continues a job with an instance that this store does not expect. Either the store is an older copy and
-  // the job runs as a later incarnation, or the job was given up and still runs. A name that a live job
-  // already has is extended. `known_elsewhere` means that the store has the job on another node.
+  // the job runs as a later incarnation, or the job was recorded as lost and still runs. A name that a live
+  // job already has is extended. `known_elsewhere` means that the store has the job on another node.
   void continue_at(JobId id, const Node& node, const wire::JobInstance& instance, bool known_elsewhere);
 
  private:

@@ -37,7 +37,7 @@ void JobIndex::remove(const Job& job) {
   remove_from_whole(job);
 }
 
-// Removes a rank from its whole job, which exists for as long as one of its ranks.
+// Removes a rank from the index entry of its whole job. The entry is removed together with its last rank.
 void JobIndex::remove_from_whole(const Job& job) {
   const auto whole = wholes_.find(job.whole());
   if (whole == wholes_.end()) return;

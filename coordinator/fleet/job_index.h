@@ -23,8 +23,7 @@ class JobIndex {
   // Returns the jobs that have not ended, or are about to return from an image.
   [[nodiscard]] const std::map<JobId, Job*>& live() const { return live_; }
   [[nodiscard]] const std::set<JobId>& ended() const { return ended_; }
-  // Returns the jobs with an instance that was given up and may still run (Job::unfenced_nodes,
-  // Job::unfenced).
+  // Returns the jobs with an abandoned instance that may still run (Job::unfenced_nodes, Job::unfenced).
   [[nodiscard]] const std::set<JobId>& given_up() const { return given_up_; }
   // Returns the job with that name that has not ended.
   [[nodiscard]] std::optional<JobId> live_named(std::string_view name) const;

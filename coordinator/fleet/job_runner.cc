@@ -33,8 +33,8 @@ std::vector<const Job*> JobRunner::ranks_with(const Job& job) const {
   return {ranks.begin(), ranks.end()};
 }
 
-// Returns an error while the store refuses a fact about these ranks. An order that changes nothing may depend
-// on such a fact.
+// Stores facts about these ranks that the store has refused. Returns an error if it refuses them again. An
+// order that changes nothing may depend on such a fact.
 Result<void> JobRunner::check_stored(const std::vector<const Job*>& ranks) {
   const bool refused =
       std::ranges::any_of(ranks, [this](const Job* rank) { return jobs_.is_refused(rank->id); });
@@ -115,7 +115,7 @@ void JobRunner::fact(JobId id, lifecycle::JobEvent event) {
     spdlog::error("an event of {} was ignored: {}", job_text(id), done.error().to_string());
 }
 
-// Runs the rules as an order: rules that the store refuses are retried.
+// Applies the rules among the ranks of the job. An error is logged.
 void JobRunner::settle(JobId id) {
   if (auto done = run(id, {}, Kind::kOrder); !done)
     spdlog::error("the rules for the ranks of {} were not applied: {}", job_text(id),
@@ -133,12 +133,12 @@ std::vector<JobId> JobRunner::on_inventory(const Node& node) {
     fact(id, lifecycle::Missing{});
     if (state_of(*jobs_.find(id)) == RankState::kStarting) missing_starts.push_back(id);
   }
-  jobs_.changed().notify();  // the free memory has changed as well
+  jobs_.changed().notify();  // every inventory notifies, because it also reports the free memory of the GPUs
   return missing_starts;
 }
 
-// Takes in an instance report. A report about an unknown job is ignored: the job was removed, or recovery.h
-// takes it in.
+// Processes a report on an instance. A report about an unknown job is ignored: the job was removed, or
+// recovery.h takes it in.
 void JobRunner::on_instance(const Node& node, const wire::JobInstance& instance) {
   Job* job = jobs_.find(instance.job);
   if (job == nullptr || !holds_gpu(job->state)) return;

@@ -40,11 +40,11 @@ class JobRunner {
   };
   // Applies events of several ranks of one job: all of them or none.
   Result<void> order_all(std::vector<Event> events);
-  // Runs the rules among the ranks of a job that had to wait.
+  // Applies the rules among the ranks of a job, after they had to wait.
   void settle(JobId id);
 
-  // Takes in all instances of a node. Running jobs that are missing are lost. Returns the missing jobs that
-  // were starting, so that they are started again (StartJob is idempotent).
+  // Processes the whole list of instances of a node. Running jobs whose instances are missing become lost.
+  // Returns the missing jobs that were starting, so that they are started again (StartJob is idempotent).
   std::vector<JobId> on_inventory(const Node& node);
   void on_instance(const Node& node, const wire::JobInstance& instance);
   // Applies the last report of the job's own instance again. Call this when a migration of the job was
@@ -66,9 +66,9 @@ class JobRunner {
  private:
   enum class Kind : std::uint8_t { kOrder, kFact };
   [[nodiscard]] std::vector<const Job*> ranks_with(const Job& job) const;
-  // Runs the events. Returns the jobs whose rows have changed.
+  // Applies the events in one step of the state machine. Returns the jobs whose rows have changed.
   Result<std::vector<JobId>> run(JobId id, std::vector<Event> events, Kind kind);
-  // Makes a step. On success the step is stored and in the table.
+  // Makes a step for the events. On success the changed rows are stored and in the table.
   Result<lifecycle::Step> make(const std::vector<const Job*>& ranks,
                                std::span<const lifecycle::RankEvent> events, Kind kind);
   [[nodiscard]] Result<void> check_stored(const std::vector<const Job*>& ranks);

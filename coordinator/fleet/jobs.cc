@@ -22,22 +22,22 @@ Result<void> JobTable::load() {
 Result<Job*> JobTable::add(Job job) {
   CKPT_TRYV(store_.put(job));
   const JobId id = job.id;
-  Job& kept = jobs_.emplace(id, std::move(job)).first->second;
-  index(kept);
-  return &kept;
+  Job& added = jobs_.emplace(id, std::move(job)).first->second;
+  index(added);
+  return &added;
 }
 
 Result<std::vector<Job*>> JobTable::add_all(std::vector<Job> jobs) {
   std::vector<const Job*> stored;
   for (const Job& job : jobs) stored.push_back(&job);
   CKPT_TRYV(store_.put_jobs(stored));
-  std::vector<Job*> kept;
+  std::vector<Job*> added;
   for (Job& job : jobs) {
     const JobId id = job.id;
-    kept.push_back(&jobs_.emplace(id, std::move(job)).first->second);
-    index(*kept.back());
+    added.push_back(&jobs_.emplace(id, std::move(job)).first->second);
+    index(*added.back());
   }
-  return kept;
+  return added;
 }
 
 Result<void> JobTable::replace(Job changed) {
@@ -77,7 +77,8 @@ void JobTable::save(Job& job) {
   changed_.notify();
 }
 
-// Replaces the job's row in the table. The index still has the job's former name.
+// Replaces the job's row in the table. If the name changes, the job is first removed from the index, which
+// still has the former name.
 void JobTable::put_in_place(Job changed) {
   const JobId id = changed.id;
   Job& job = jobs_.at(id);
@@ -241,7 +242,9 @@ void JobTable::erase(JobId id) {
 }
 
 void JobTable::keep_fence(JobId id, Incarnation fenced) {
-  if (fences_.contains(id)) std::erase(fenced_, id);  // a node's report has added the removed job again
+  if (fences_.contains(id))
+    std::erase(fenced_, id);  // the job already has a fence if it was removed before
+                              // and a node's report has added it again
   fences_[id] = fenced;
   fenced_.push_back(id);
   if (fenced_.size() <= Store::kMaxFences) return;

@@ -55,10 +55,12 @@ class JobTable {
   void memory_changed(JobId id) { unsaved_.insert(id); }
   // Stores changes of jobs' memory since the last call, and facts that the store refused, in one transaction.
   Result<void> store_unsaved();
-  // Returns whether the store has refused a fact of any job. is_refused() checks a single job.
+  // Returns whether a fact of any job, which the store has refused, is not stored yet. is_refused() checks a
+  // single job.
   [[nodiscard]] bool has_refused_facts() const { return !refused_.empty(); }
   [[nodiscard]] bool is_refused(JobId id) const { return refused_.contains(id); }
-  // Removes some of the ended jobs that need not stay, the oldest first. Returns their ids, so that their
+  // Removes ended jobs, the oldest first: those beyond the retention's count or older than its time, if
+  // `may_leave` returns true. Removes one batch (Retention::kBatch) at most. Returns their ids, so that their
   // nodes remove them as well.
   std::vector<JobId> remove_old(const Retention& retention, const std::function<bool(const Job&)>& may_leave);
 
@@ -89,7 +91,7 @@ class JobTable {
   // id.
   [[nodiscard]] std::vector<JobId> to_be_stopped() const;
   [[nodiscard]] std::size_t ended_count() const { return index_.ended().size(); }
-  // Unix time in milliseconds; 0: no job has ended yet
+  // Returns the time of the newest end of a job in Unix milliseconds; 0: no job has ended yet.
   [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }
   [[nodiscard]] std::uint64_t visited() const { return visited_; }
   [[nodiscard]] unsigned live_on(const std::string& node) const;

@@ -29,12 +29,13 @@ inline constexpr std::size_t kMaxNodeInstances = 16'384;
 inline constexpr std::size_t kMaxNodeBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kMaxNodeLabels = 1'024;
 inline constexpr std::size_t kMaxNodeNetworks = 64;
-inline constexpr std::size_t kMaxNodeReason = 1'024;  // longer reasons are truncated
+inline constexpr std::size_t kMaxNodeReason = 1'024;  // the maximum length of gpu_reason in bytes; longer
+                                                      // reasons are truncated
 
 struct Node {
   NodeRow row;
-  std::vector<wire::GpuInfo> gpus;           // as last reported by the node
-  std::vector<wire::JobInstance> instances;  // as last reported by the node
+  std::vector<wire::GpuInfo> gpus;           // the node's GPUs, as last reported
+  std::vector<wire::JobInstance> instances;  // the instances on the node, as last reported
   bool moves_processes = false;  // host processes can be dumped and restored on the node, as last reported
   std::string process_reason = "it has not reported that it can";
   std::string driver_version;

@@ -50,7 +50,7 @@ void NodeCalls::on_disconnected(const std::string& node, const Error& reason) {
 void NodeCalls::finish(std::uint64_t request, const std::string& node, Answer answer) {
   const auto at = pending_->find(request);
   if (at == pending_->end() || at->second->node != node || at->second->answer)
-    return;  // the answer is late, or another node made the request
+    return;  // the request is no longer pending, is pending at another node, or already has its answer
   at->second->answer = std::move(answer);
   at->second->wake.cancel();
 }
@@ -138,7 +138,9 @@ control::Task<Result<wire::LogData>> NodeCalls::read_log(std::string node, wire:
   if (!std::holds_alternative<wire::LogData>(*answer))
     co_return Error(ErrorCode::kProtocol, "Node " + node + " sent an answer that is not a log");
   auto data = std::get<wire::LogData>(*std::move(answer));
-  const bool is_asked_for = data.offset >= request.offset;  // earlier data was freed, or is too old
+  const bool is_asked_for = data.offset >= request.offset;  // the offset may be higher than requested if
+                                                            // earlier bytes of the log were deleted, or are
+                                                            // too old
   const bool is_covered = request.with_times ? data.covers <= request.limit : data.covers == 0;
   if (!is_asked_for || !is_covered || data.bytes.size() > request.limit || data.offset > kLargestLog)
     co_return Error(ErrorCode::kProtocol,

@@ -5,7 +5,7 @@
 // record in a power failure could send the same order to another node. Messages of a handover are sent at
 // once, because the journal decides about handovers. Queries are also sent at once.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors:
-// kUnavailable if the node is not connected or its connection ends in the meantime. kTimedOut if the node
+// kUnavailable if the node is not connected or its connection is lost in the meantime. kTimedOut if the node
 // does not answer; the effect is then unknown. Otherwise the agent's answer.
 #pragma once
 
@@ -38,7 +38,7 @@ class NodeCalls {
   // Sends a message of a handover at once. Best effort: returns false if the node is not connected.
   bool send(const std::string& node, const wire::CommitMessage& message) { return send_now(node, message); }
   // Relays another node's message to `node`. The message is dropped while more than kMaxBeforeRelay bytes
-  // wait for `node`. So a node that floods does not end another node's connection.
+  // wait for `node`. So a node that sends too many messages cannot terminate another node's connection.
   static constexpr std::size_t kMaxBeforeRelay = std::size_t{1} << 20;
   bool relay(const std::string& node, const wire::CommitMessage& message);
   // Sends a message once the store is durable. If the store does not become durable, nothing is sent and
@@ -53,7 +53,7 @@ class NodeCalls {
     });
   }
 
-  // Sends a request and waits for its Reply.
+  // Sends a request and waits for its Reply, at most for the given time.
   template <class M>
   control::Task<Result<void>> call(std::string node, M request, std::chrono::milliseconds timeout) {
     CKPT_CO_TRYV(co_await durable(sync_));
@@ -93,7 +93,7 @@ class NodeCalls {
 
   control::Task<Result<wire::KeyMade>> ask_for_key(std::string node);
 
-  // Handles the end of the node's connection: pending requests to the node fail.
+  // Handles the loss of the node's connection: pending requests to the node fail with `reason`.
   void on_disconnected(const std::string& node, const Error& reason);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handlers for the frames that agents send, by frame type. Each part of the coordinator registers its
 // handlers when it is constructed, before agents may connect.
-// Threads: one io_context on one thread. Errors: an error of a handler ends the node's connection. Handlers
+// Threads: one io_context on one thread. Errors: an error of a handler closes the node's connection. Handlers
 // return errors only for frames that no agent sends.
 #pragma once
 
@@ -53,7 +53,7 @@ class NodeFrames {
     CKPT_TRY(message, wire::decode_commit(body));
     const auto handler = commit_handlers_.find(message.kind);
     if (handler != commit_handlers_.end()) return handler->second(node, message, body.size());
-    return Error(ErrorCode::kProtocol, "This coordinator does not take part in such a commit");
+    return Error(ErrorCode::kProtocol, "This coordinator does not take part in that commit");
   }
 
   std::map<wire::FrameType, Handler> handlers_;

@@ -13,7 +13,7 @@ namespace {
 using wire::FrameType;
 
 constexpr std::size_t kMaxGpus = 64;
-constexpr std::uint32_t kMaxGpuIndex = 1024;  // the limit of the API
+constexpr std::uint32_t kMaxGpuIndex = 1024;  // the API's limit for the index of a GPU
 constexpr std::size_t kMaxRanks = 1024;
 constexpr std::size_t kMaxOpenHandovers = 4096;
 constexpr std::size_t kMaxUnregistered = 64;

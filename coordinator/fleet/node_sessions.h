@@ -4,7 +4,7 @@
 //
 // Threads: one io_context on one thread. Ownership: a node's connection belongs to its entry in the table. A
 // newer connection of the same node replaces the older one (the agent was restarted). Errors: a malformed
-// frame ends the connection.
+// frame closes the connection.
 #pragma once
 
 #include <map>
@@ -22,8 +22,8 @@ namespace ckpt::coordinator {
 class NodeGate {
  public:
   virtual ~NodeGate() = default;
-  // Returns nullopt to admit the node. Otherwise the node receives the returned orders, and its connection
-  // ends.
+  // Returns nullopt to admit the node. Otherwise the node receives the returned orders, and its connection is
+  // closed.
   virtual std::optional<std::vector<wire::StopJob>> refusal(const std::string& node,
                                                             const wire::NodeInventory& has) = 0;
 };
@@ -34,7 +34,7 @@ class NodeListener {
   virtual ~NodeListener() = default;
   virtual void on_ready(const Node& node) = 0;      // the node is registered and its inventory is known;
                                                     // on_inventory() follows
-  virtual void on_lost(const Node& node) = 0;       // the node's connection has ended
+  virtual void on_lost(const Node& node) = 0;       // the node's connection was lost or closed
   virtual void on_inventory(const Node& node) = 0;  // the node's whole list of instances was replaced
   // one instance of the node has changed
   virtual void on_instance(const Node& node, const wire::JobInstance& instance) = 0;
@@ -58,9 +58,9 @@ class NodeSessions {
   // Takes over a connection that has presented the token. Its first frame must be AgentHello.
   void adopt(std::shared_ptr<control::Connection> connection, const wire::Hello& hello);
   void close_all();
-  // Ends the connections whose certificates are now denied.
+  // Closes the connections whose certificates are now denied.
   void close_denied(const tls::DeniedSerials& denied);
-  // Removes a node that has left the cluster. Its connection ends, and no data about it is kept.
+  // Removes a node that has left the cluster. Its connection is closed, and no data about it is kept.
   Result<void> remove(const std::string& name);
 
  private:
@@ -79,7 +79,7 @@ class NodeSessions {
   Dependencies deps_;
   wire::Welcome welcome_;
   std::map<const control::Connection*, std::shared_ptr<control::Connection>> unregistered_;
-  // The timers of refused nodes' connections, which stay open until the nodes' last orders have been sent.
+  // The timers of refused nodes' connections, which stay open so that the nodes' last orders can be sent.
   std::map<const control::Connection*, std::shared_ptr<control::asio::steady_timer>> refused_;
   LogThrottle misnamed_;
 };

@@ -24,7 +24,7 @@ class NodeTable {
   [[nodiscard]] const std::map<std::string, Node>& all() const { return nodes_; }
   [[nodiscard]] bool connected(const std::string& name) const;
 
-  // Returns the node with that name, and creates an entry if none exists.
+  // Returns the node with that name. If there is none, adds an empty node to the table and returns it.
   Node& obtain(const std::string& name) { return nodes_[name]; }
   Result<void> store(const Node& node) { return store_.put(node.row); }
   // These functions remove a node in two steps, from the store and then from the table. Its connection is

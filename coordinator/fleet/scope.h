@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the place that an operator named is there.
+// The check that the node or GPU named by an operator exists.
 #pragma once
 
 #include "coordinator/fleet/nodes.h"

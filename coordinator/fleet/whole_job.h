@@ -18,7 +18,7 @@ namespace ckpt::coordinator {
 struct WholeJob {
   JobId id = 0;
   std::string name;
-  std::size_t size = 0;     // the number of ranks at the start
+  std::size_t size = 0;     // the number of ranks with which the job was started
   std::vector<Job*> ranks;  // the known ranks, by rank number
 };
 
@@ -28,8 +28,8 @@ struct WholeJob {
 [[nodiscard]] Error job_was_removed(JobId id);
 // Returns the rank with the number, or kNotFound.
 [[nodiscard]] Result<Job*> find_rank(const WholeJob& job, std::uint32_t number);
-// Returns the rank whose end ends the job: the first rank that ended other than with exit code 0. Returns
-// null if there is none.
+// Returns the rank whose failure decides the result of the job: the first rank that ended other than with
+// exit code 0. Returns null if there is none.
 [[nodiscard]] const Job* first_failed(const WholeJob& job);
 // Returns the state of the job. It has ended once all ranks have ended, with the result of the first failed
 // rank, otherwise with exit code 0. It is parked or restoring as soon as one rank is.

@@ -70,12 +70,13 @@ std::string GangImages::why_none(const WholeJob& gang) const {
   return {};
 }
 
-// Waits until all ranks are free. Starting, and pauses for another reason, are states that pass.
+// Waits until images of all ranks can be taken. A rank that is starting, or is paused for another reason,
+// soon leaves that state.
 control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
   const auto gang = find_whole(deps_.jobs, id);
   if (!gang) co_return job_was_removed(id);
   std::vector<JobId> ranks;  // ids only, because a job may be removed while the loop waits for another job
-  // Without a chance of images nothing is waited for: why_none() below returns the reason.
+  // If images of the gang can never be taken, no rank is waited for: why_none() below returns the reason.
   if (why_never(*gang).empty())
     for (const Job* rank : gang->ranks) ranks.push_back(rank->id);
   for (const JobId rank : ranks) {
@@ -103,32 +104,32 @@ control::Task<Result<GangImages::Taken>> GangImages::capture(JobId id, Destinati
     wish.task = task;
     wish.holds = holds;
     wish.full = attempt > 0;
-    const auto before_event = GangSnapshot::create(
+    const auto gang_snapshot = GangSnapshot::create(
         {deps_.nodes, deps_.calls, deps_.jobs, deps_.running, deps_.orders, deps_.catalog, deps_.executor},
         *gang, wish);
-    auto taken = co_await before_event->run();
+    auto captured = co_await gang_snapshot->run();
     deps_.jobs.changed().notify();
-    if (taken) {
-      auto set = record(*before_event, number, to, task);
-      if (set) co_return Taken(before_event, *std::move(set));
-      co_await before_event->release();
+    if (captured) {
+      auto set = record(*gang_snapshot, number, to, task);
+      if (set) co_return Taken(gang_snapshot, *std::move(set));
+      co_await gang_snapshot->release();
       co_return std::move(set).error();
     }
     co_await remove_set(id, number);
-    last = std::move(taken).error();
-    if (!before_event->may_work_in_full()) break;
+    last = std::move(captured).error();
+    if (!gang_snapshot->may_work_in_full()) break;
     spdlog::warn("images of {} are taken again, with all memory: {}", job_text(id), last.error().to_string());
   }
   co_return last;
 }
 
-Result<GangSet> GangImages::record(const GangSnapshot& taken, std::uint64_t number, const Destination& to,
+Result<GangSet> GangImages::record(const GangSnapshot& captured, std::uint64_t number, const Destination& to,
                                    TaskId task) {
   GangSet set;
   set.number = number;
   std::vector<Job> changed;
   wire::SnapshotReport sum;
-  for (const GangSnapshot::Member& member : taken.members()) {
+  for (const GangSnapshot::Member& member : captured.members()) {
     const Job* job = deps_.jobs.find(member.job);
     if (job == nullptr) return job_was_removed(member.job);
     Job& now = changed.emplace_back(*job);
@@ -184,8 +185,8 @@ control::Task<> GangImages::remove_set(JobId id, std::uint64_t number) {
 }
 
 control::Task<Result<GangSet>> GangImages::snapshot(JobId gang, Destination to, TaskId task) {
-  CKPT_CO_TRY(taken, co_await capture(gang, std::move(to), false, task));
-  co_return std::move(taken.second);
+  CKPT_CO_TRY(captured, co_await capture(gang, std::move(to), false, task));
+  co_return std::move(captured.second);
 }
 
 // ---- Snapshots ----
@@ -204,12 +205,12 @@ control::Task<Result<TaskId>> GangImages::begin_snapshot(JobId id, std::string t
 }
 
 control::Task<> GangImages::run_snapshot(JobId id, Destination to, TaskId task) {
-  const auto taken = co_await snapshot(id, std::move(to), task);
-  if (!taken) co_return fail(id, task, "snapshot", taken.error());
+  const auto captured = co_await snapshot(id, std::move(to), task);
+  if (!captured) co_return fail(id, task, "snapshot", captured.error());
   const auto gang = find_whole(deps_.jobs, id);
   deps_.events.add("snapshot-taken",
                    fmt::format("images of all {} ranks of job {} were taken at one step",
-                               taken->images.size(), gang ? name_and_id(*gang) : job_text(id)),
+                               captured->images.size(), gang ? name_and_id(*gang) : job_text(id)),
                    "", id);
   deps_.tasks.finish(task);
 }
@@ -220,7 +221,8 @@ void GangImages::fail(JobId id, TaskId task, const std::string& verb, const Erro
       "snapshot-failed",
       fmt::format("{} of job {}: {}", verb, gang ? name_and_id(*gang) : job_text(id), error.to_string()), "",
       id);
-  // A recorded suspension continues. Without a record every rank continues to run.
+  // A suspension that is recorded in the ranks continues, so its outcome is not known yet. Without a record
+  // every rank continues to run.
   const bool is_decided = gang && std::any_of(gang->ranks.begin(), gang->ranks.end(),
                                               [](const Job* rank) { return rank->operation.has_value(); });
   const bool is_late = error.code() == ErrorCode::kTimedOut;
@@ -255,28 +257,28 @@ control::Task<> GangImages::run_suspend(JobId id, Destination to, TaskId task) {
 }
 
 control::Task<Result<GangSet>> GangImages::suspend(JobId id, Destination to, TaskId task) {
-  CKPT_CO_TRY(taken, co_await capture(id, std::move(to), true, task));
+  CKPT_CO_TRY(captured, co_await capture(id, std::move(to), true, task));
   fault_point(FaultPoint::kCoordinatorGangStored);
   deps_.tasks.enter(task, "ending");
   std::vector<OperationRunner::Begun> operations;
-  for (std::size_t at = 0; at < taken.second.images.size(); ++at) {
+  for (std::size_t at = 0; at < captured.second.images.size(); ++at) {
     OperationRunner::Begun& begun = operations.emplace_back();
-    begun.job = taken.first->members()[at].job;
+    begun.job = captured.first->members()[at].job;
     begun.operation.goal = OperationGoal::kParked;
     begun.operation.stage = OperationStage::kEnding;
     begun.operation.verb = "suspend";
     begun.operation.reason = "suspended with all ranks of its job";
     begun.operation.by_user = true;
-    begun.operation.image = taken.second.images[at];
-    begun.operation.ended_ms = taken.second.images[at].barrier_ms;  // the rank has been paused since its
-                                                                    // barrier
+    begun.operation.image = captured.second.images[at];
+    begun.operation.ended_ms = captured.second.images[at].barrier_ms;  // the rank has been paused since its
+                                                                       // barrier
   }
   if (auto begun = deps_.runner.begin_all(std::move(operations)); !begun) {
-    co_await taken.first->release();
+    co_await captured.first->release();
     co_return std::move(begun).error();
   }
   CKPT_CO_TRYV(co_await wait_until_parked(id));
-  co_return std::move(taken.second);
+  co_return std::move(captured.second);
 }
 
 control::Task<Result<void>> GangImages::wait_until_parked(JobId id) {
@@ -291,7 +293,7 @@ control::Task<Result<void>> GangImages::wait_until_parked(JobId id) {
     if (steady_clock::now() >= deadline)
       co_return Error(ErrorCode::kTimedOut,
                       "Not all ranks of " + gang->name +
-                          " have reported their end yet; the job is parked once all have ended");
+                          " have reported that they ended; the job is parked once all have ended");
     co_await wait_for_change(deps_.jobs);
   }
 }

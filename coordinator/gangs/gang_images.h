@@ -59,7 +59,7 @@ class GangImages {
   control::Task<> run_suspend(JobId gang, Destination to, TaskId task);
   control::Task<Result<GangSet>> suspend(JobId gang, Destination to, TaskId task);
   control::Task<Result<void>> wait_until_parked(JobId gang);
-  Result<GangSet> record(const GangSnapshot& taken, std::uint64_t set, const Destination& to, TaskId task);
+  Result<GangSet> record(const GangSnapshot& captured, std::uint64_t set, const Destination& to, TaskId task);
   control::Task<> remove_set(JobId gang, std::uint64_t number);
   control::Task<> release(std::string node, wire::SnapshotReport report);
   void fail(JobId gang, TaskId task, const std::string& verb, const Error& error);

@@ -74,7 +74,7 @@ Result<GangSet> GangRestores::choose_set(const WholeJob& gang, const GangRestore
     if (sets.empty() && !reason.empty())
       return Error(ErrorCode::kRefused,
                    fmt::format("The images of {} are suspect, since they were taken after a fault of a GPU "
-                               "({}): `restore {}` starts from them nevertheless",
+                               "({}): `restore {}` uses these images anyway",
                                gang.name, reason, newest));
     if (sets.empty())
       return Error(ErrorCode::kNotFound, "There is no set of images of all ranks of job " + gang.name +
@@ -144,8 +144,8 @@ control::Task<Result<GangRestorePlan>> GangRestores::plan(JobId id, GangRestoreW
   plan.lost_ms = lost_ms(gang, plan.set);
   if (plan.lost_ms > 0 && !wish.accept_loss)
     plan.obstacle = fmt::format(
-        "Job {} has run beyond its images: {:.1f} s of its work would be lost (restore it nevertheless with "
-        "--accept-loss)",
+        "Job {} has continued since its images: {:.1f} s of its work would be lost (use --accept-loss to "
+        "restore the job anyway)",
         gang.name, static_cast<double>(plan.lost_ms) / 1000);
   co_return plan;
 }

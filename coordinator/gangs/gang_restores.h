@@ -29,7 +29,7 @@ struct GangRestoreWish {
 struct GangRestorePlan {
   GangSet set;
   std::vector<Place> places;  // the targets by rank
-  std::int64_t lost_ms = 0;   // the work that would be lost
+  std::int64_t lost_ms = 0;   // the time of work that would be lost, in milliseconds
   std::string obstacle;       // why the request is refused in its present form; empty: it is not refused
 };
 

@@ -7,7 +7,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// The images by set number, then by rank.
+// The images of a gang, by set number and then by rank.
 using ImagesOfSets = std::map<std::uint64_t, std::map<std::uint32_t, Image>>;
 
 ImagesOfSets images_by_set(const ImageCatalog& catalog, const WholeJob& gang) {

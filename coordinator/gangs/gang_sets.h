@@ -15,7 +15,7 @@ namespace ckpt::coordinator {
 struct GangSet {
   std::uint64_t number = 0;
   std::vector<Image> images;    // the set's images by rank
-  std::int64_t barrier_ms = 0;  // Unix time of the earliest image
+  std::int64_t barrier_ms = 0;  // the barrier time of the earliest image, in Unix milliseconds
 
   // Returns why one of the images is suspect; empty: none is suspect.
   [[nodiscard]] std::string suspect() const;

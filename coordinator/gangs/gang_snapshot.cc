@@ -17,12 +17,13 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kLongestSnapshot{60};
-constexpr std::chrono::minutes kLongestCopy{50};  // the limit for data that is copied ahead of the pause
+constexpr std::chrono::minutes kLongestCopy{50};  // the time limit for copying data ahead of the pause
 constexpr std::chrono::seconds kStopAnswer{20};
 constexpr std::chrono::seconds kLettingGo{20};
 constexpr std::chrono::seconds kGoOnAnswer{30};
 constexpr std::chrono::seconds kRepeated{20};
-// The previous set is kept until all images of the new set are durable.
+// The least number of images of a rank that are kept. The previous set must be kept until all images of the
+// new set are durable.
 constexpr std::uint32_t kKeptAtLeast = 2;
 
 }  // namespace
@@ -41,8 +42,8 @@ std::shared_ptr<GangSnapshot> GangSnapshot::create(Dependencies deps, const Whol
   return snapshot;
 }
 
-// Prepares the orders to the ranks. The failure of an image explains more than the answer that no such image
-// exists.
+// Prepares the orders to the ranks. If an image fails, its own error is returned, because it explains more
+// than the answer that no such image exists.
 void GangSnapshot::prepare_orders() {
   std::vector<RankOrders::Member> ranks(members_.begin(), members_.end());
   RankOrders::Purpose purpose;
@@ -79,12 +80,12 @@ control::Task<Result<void>> GangSnapshot::run() {
 control::Task<> GangSnapshot::capture(std::size_t at) {
   const auto self = shared_from_this();
   const auto deadline = steady_clock::now() + kLettingGo;
-  auto taken = co_await order(at);
-  while (!taken && is_busy(at, taken.error()) && steady_clock::now() < deadline && !first_failure()) {
+  auto captured = co_await order(at);
+  while (!captured && is_busy(at, captured.error()) && steady_clock::now() < deadline && !first_failure()) {
     co_await wait_for_change(deps_.jobs);
-    taken = co_await order(at);
+    captured = co_await order(at);
   }
-  members_[at].taken.emplace(std::move(taken));
+  members_[at].captured.emplace(std::move(captured));
   changed_.notify();
   ranks_->reevaluate();
 }
@@ -103,9 +104,9 @@ control::Task<Result<void>> GangSnapshot::order(std::size_t at) {
   const SnapshotOrders::Outcome outcome =
       co_await deps_.orders.give(std::move(order), std::move(shown), kLongestSnapshot);
   members_[at].has_begun = outcome.has_begun;
-  if (!outcome.taken && outcome.taken.error().code() == ErrorCode::kTimedOut)
+  if (!outcome.captured && outcome.captured.error().code() == ErrorCode::kTimedOut)
     deps_.orders.give_up_soon(member.job, member.node, member.incarnation);
-  co_return outcome.taken;
+  co_return outcome.captured;
 }
 
 // Returns how many images of the rank belong to failed sets. These images must not displace usable ones.
@@ -156,14 +157,14 @@ std::optional<Error> GangSnapshot::first_failure() const {
 }
 
 std::optional<Error> GangSnapshot::failure_of_image(std::size_t at) const {
-  const auto& taken = members_[at].taken;
-  if (!taken || *taken) return std::nullopt;
-  return ranks_->failure_of(at, taken->error());
+  const auto& captured = members_[at].captured;
+  if (!captured || *captured) return std::nullopt;
+  return ranks_->failure_of(at, captured->error());
 }
 
 bool GangSnapshot::are_all_over() const {
   return std::all_of(members_.begin(), members_.end(),
-                     [](const Member& member) { return member.taken.has_value(); });
+                     [](const Member& member) { return member.captured.has_value(); });
 }
 
 control::Task<> GangSnapshot::keep_waiting() {
@@ -179,7 +180,7 @@ control::Task<> GangSnapshot::keep_waiting() {
 
 void GangSnapshot::give_up() {
   for (const Member& member : members_) {
-    if (!member.taken) deps_.orders.give_up_soon(member.job, member.node, member.incarnation);
+    if (!member.captured) deps_.orders.give_up_soon(member.job, member.node, member.incarnation);
   }
 }
 
@@ -188,7 +189,7 @@ control::Task<> GangSnapshot::release() {
   if (!wish_.holds) co_return;
   std::vector<control::Task<>> told;
   for (std::size_t at = 0; at < members_.size(); ++at) {
-    if (members_[at].taken && *members_[at].taken) told.push_back(release_rank(at));
+    if (members_[at].captured && *members_[at].captured) told.push_back(release_rank(at));
   }
   co_await control::at_once(deps_.executor, "release of a rank", std::move(told));
 }

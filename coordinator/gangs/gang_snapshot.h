@@ -54,16 +54,16 @@ class GangSnapshot : public std::enable_shared_from_this<GangSnapshot> {
   // Lets held ranks continue after a run() without an error. The ranks' answers are logged.
   control::Task<> release();
   control::Task<> release_rank(std::size_t at);
-  // Returns whether a run with `full` may succeed. Images that are no longer a usable base can explain the
-  // failure.
+  // Returns whether another run, with `full`, may succeed after this run failed. The cause may be older
+  // images that are no longer a usable base.
   [[nodiscard]] bool may_work_in_full() const {
     return !wish_.full && (failed_with_ == ErrorCode::kCorrupt || failed_with_ == ErrorCode::kAborted);
   }
   // A rank, and the checkpoint store and state of its image.
   struct Member : RankOrders::Member {
-    std::string owner;       // the owner of the checkpoint store
+    std::string owner;       // the node that owns the checkpoint store of the image
     bool has_begun = false;  // the node has reported on the rank's image
-    std::optional<Result<void>> taken;
+    std::optional<Result<void>> captured;
   };
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
 

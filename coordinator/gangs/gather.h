@@ -23,8 +23,8 @@ class Gather {
   // Returns whether the rank has not yet promised to stop at barrier().
   [[nodiscard]] bool needs_order(std::size_t rank) const { return !promised_[rank]; }
   [[nodiscard]] bool is_agreed() const;
-  // Takes a rank's answer: the barrier that was in force, and the rank's count at that time. An answer to an
-  // older order changes nothing.
+  // Processes a rank's answer: the barrier that was in force, and the rank's count at that time. An answer to
+  // an older order changes nothing.
   void counted(std::size_t rank, std::uint64_t stop_at, std::uint64_t barriers);
 
  private:

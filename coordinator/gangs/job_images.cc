@@ -132,8 +132,8 @@ control::Task<Result<JobRestorePlan>> JobImages::dry_restore(JobId id, JobRestor
 control::Task<Result<void>> JobImages::capture(JobId id, Destination to) {
   CKPT_CO_TRY(job, find(id));
   if (has_single_images(job)) co_return co_await deps_.snapshots.capture(id, std::move(to), 0);
-  const auto taken = co_await deps_.gang_images.snapshot(id, std::move(to), 0);
-  if (!taken) co_return taken.error();
+  const auto captured = co_await deps_.gang_images.snapshot(id, std::move(to), 0);
+  if (!captured) co_return captured.error();
   co_return ok();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes images of a job of any number of ranks, and continues the job from them. A job of one rank has single
 // images (Snapshots, ImageRequests). The ranks of other jobs have sets of images (GangImages, GangRestores).
-// Users of this class do not ask which. `whole` is the id of the whole job (Job::whole()).
+// Users of this class need not distinguish the two. `whole` is the id of the whole job (Job::whole()).
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
 // of these classes; kNotSupported for a wish that the job's images do not permit, and for the id of a rank.
 #pragma once
@@ -19,7 +19,7 @@
 namespace ckpt::coordinator {
 
 struct JobRestoreWish {
-  std::string verb = "restore";  // or "resume"
+  std::string verb = "restore";  // the verb of the request: "restore" or "resume"
   std::string reason;
   std::string to = "auto";     // "auto", NODE or NODE:GPU; the nodes of several ranks are separated by commas
   std::optional<Image> image;  // an image of the wanted step; nullopt: the newest
@@ -28,12 +28,12 @@ struct JobRestoreWish {
 };
 
 struct JobRestorePlan {
-  std::vector<Image> images;    // by rank
+  std::vector<Image> images;    // the images to restore, by rank
   std::vector<Place> places;    // the targets, by rank
   std::string to;               // the targets as text
-  std::int64_t barrier_ms = 0;  // Unix time of the earliest image
+  std::int64_t barrier_ms = 0;  // the barrier time of the earliest image, in Unix milliseconds
   bool runs = false;            // an instance of the job runs and will be ended
-  std::int64_t lost_ms = 0;     // the work that would be lost
+  std::int64_t lost_ms = 0;     // the time of work that would be lost, in milliseconds
   std::string obstacle;         // why the request is refused in its present form; empty: it is not refused
 };
 

@@ -162,7 +162,7 @@ void Protections::log(const char* kind, const WholeJob& job, const std::string& 
 std::optional<std::set<std::string>> Protections::nodes_now(JobId whole) const {
   const auto job = find_whole(deps_.jobs, whole);
   if (!job || !deps_.images.why_none(*job).empty()) return std::nullopt;
-  // The memory of a rank with an open doubt must not be read any more.
+  // No images are taken of a job with such a rank. Memory with an open doubt must not be read any more.
   const auto is_doubted = [](const Job& rank) { return open_doubt(rank.doubts) != nullptr; };
   if (first_rank(*job, is_doubted) != nullptr) return std::nullopt;
   return nodes_of(*job);
@@ -177,27 +177,29 @@ control::Task<> Protections::capture(JobId whole) {
     co_return;
   }
   for (Job* rank : job->ranks)
-    if (rank->protection) rank->protection->begun_ms = begun;  // stored together with the outcome
+    if (rank->protection)
+      rank->protection->begun_ms = begun;  // stored later, together with the snapshot's
+                                           // outcome
   Destination to = kept_at(*known->protection);
-  const auto taken = co_await deps_.images.capture(whole, std::move(to));
-  // Images that were prevented by a move or by the job's end have not failed.
-  schedule_.ended(whole, wall_clock_ms(), taken.has_value() || !nodes_now(whole));
-  note(whole, taken);
+  const auto captured = co_await deps_.images.capture(whole, std::move(to));
+  // Images that a move or the job's end has prevented do not count as failed.
+  schedule_.ended(whole, wall_clock_ms(), captured.has_value() || !nodes_now(whole));
+  note(whole, captured);
   deps_.jobs.changed().notify();
 }
 
-void Protections::note(JobId whole, const Result<void>& taken) {
+void Protections::note(JobId whole, const Result<void>& captured) {
   const auto job = find_whole(deps_.jobs, whole);
   const Job* known = job ? first_rank(*job, is_protected) : nullptr;
-  if (known == nullptr || (!taken && !nodes_now(whole))) return;
-  const Protection protection = after_snapshot(*known->protection, taken);
+  if (known == nullptr || (!captured && !nodes_now(whole))) return;
+  const Protection protection = after_snapshot(*known->protection, captured);
   if (auto stored = store(*job, protection); !stored)
     spdlog::error("the result of the images of {} was not stored: {}", job_text(whole),
                   stored.error().to_string());
-  if (taken || is_ended(state_of(*job))) return;
+  if (captured || is_ended(state_of(*job))) return;
   log("snapshot-failed", *job,
       fmt::format("no images of job {} ({}) were taken, failure {} in a row: {}", job->name, job_text(whole),
-                  protection.failures, taken.error().to_string()));
+                  protection.failures, captured.error().to_string()));
 }
 
 control::Task<> Protections::run() {

@@ -54,11 +54,11 @@ class Protections {
   control::Task<Result<void>> check(JobId whole, Destination to);
   control::Task<> run();
   control::Task<> capture(JobId whole);
-  void note(JobId whole, const Result<void>& taken);
+  void note(JobId whole, const Result<void>& captured);
   // Stores the protection of all ranks, in one transaction.
   Result<void> store(const WholeJob& job, const std::optional<Protection>& protection);
   void log(const char* kind, const WholeJob& job, const std::string& text);
-  // Returns the nodes where images of the job could be taken now; nullopt: not now.
+  // Returns the nodes where images of the job could be taken now; nullopt: no images can be taken now.
   [[nodiscard]] std::optional<std::set<std::string>> nodes_now(JobId whole) const;
 
   Dependencies deps_;

@@ -49,7 +49,7 @@ class RankOrders : public std::enable_shared_from_this<RankOrders> {
   // the first failure.
   control::Task<Result<Answers>> ask(wire::GatherAct act, std::uint64_t barrier,
                                      std::vector<std::size_t> members, std::chrono::milliseconds limit);
-  // Returns the barrier that all ranks have promised.
+  // Orders the ranks to stop until all have promised the same barrier. Returns that barrier.
   control::Task<Result<std::uint64_t>> agree();
   // Sends the order to all ranks and ignores their answers.
   void send_to_all(wire::GatherAct act, std::chrono::milliseconds limit);

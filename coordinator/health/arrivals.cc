@@ -66,7 +66,7 @@ void Evacuations::give_up_moves_to(const Finding& finding) {
     if (!given_up_.insert(id).second) continue;
     // If the request arrives too late, the job arrives and is then moved again. This is not a failure.
     if (auto asked = deps_.migration_runner.give_up(
-            id, to_text(place) + " no longer takes jobs: " + finding.reported.reason);
+            id, to_text(place) + " no longer accepts jobs: " + finding.reported.reason);
         !asked)
       spdlog::info("migration {} was not aborted: {}", migration_text(id), asked.error().to_string());
   }

@@ -10,7 +10,9 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::int64_t kPatientMoveMs = 600'000;
-constexpr std::int64_t kEvacuationDowntimeNs = 200'000'000;  // the same value as the default of `migrate`
+constexpr std::int64_t kEvacuationDowntimeNs = 200'000'000;  // the downtime limit of an evacuation's live
+                                                             // move; the same value as the default of
+                                                             // `migrate`
 std::string why_of(const Evacuation& e) {
   return "[gpumigrate] evacuation: " + e.reason;
 }
@@ -93,7 +95,7 @@ void Evacuations::begin_live(Evacuation& e, const Job& job, const PlanHints& hin
   if (!begun) return wait(e, begun.error().to_string());
   const Migration* migration = *begun;
   if (migration == nullptr) {
-    // A preparation that has failed already has noted why.
+    // A preparation that has already failed has set the evacuation's note.
     if (deps_.moves.is_preparing(job)) wait(e, "the move of the rank is being prepared");
     return;
   }
@@ -113,7 +115,7 @@ MigrateRequest Evacuations::live_request(const Evacuation& e, const Job& job) co
 
 void Evacuations::attempt_restore(Evacuation& e) {
   const Job& job = *deps_.jobs.find(e.job);
-  if (deps_.moves.give_up_parking(job, why_of(e))) return wait(e, "a suspend of it is being cancelled");
+  if (deps_.moves.give_up_parking(job, why_of(e))) return wait(e, "a suspend of the job is being cancelled");
   const auto image = deps_.images.newest(e.job);
   if (!image) return carry_out(e, without_image(e, job, deps_.images.may_park(e.job), facts()));
   PlanHints hints;

@@ -82,7 +82,7 @@ void Evacuations::begin_evacuations(const Finding& finding) {
   if (finding.reported.cordon) {
     auto set = deps_.cordons.set(Scope(finding.node, finding.reported.gpu), CordonOwner::kHealth,
                                  finding.reported.reason);
-    // A decision that was not stored is not acted on. The next change tries again.
+    // A decision that was not stored is not carried out. It is repeated at the next change.
     if (!set)
       return spdlog::error("{} was not cordoned: {}", to_text(finding.place()), set.error().to_string());
   }
@@ -93,8 +93,8 @@ void Evacuations::begin_evacuations(const Finding& finding) {
 
 std::vector<Evacuation> Evacuations::concerned(const Finding& finding) const {
   std::vector<Evacuation> found;
-  for (const auto& [id, job] : deps_.jobs.all()) {  // ended jobs are included, because some ended through the
-                                                    // fault
+  for (const auto& [id, job] : deps_.jobs.all()) {  // ended jobs are included, because some ended because of
+                                                    // the fault
     if (auto evacuation = evacuation_for(job, finding, wall_clock_ms()))
       found.push_back(*std::move(evacuation));
   }

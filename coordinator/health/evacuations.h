@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Acts on findings: cordons the GPU where the finding requests it, and moves each job that is concerned. That
 // includes jobs that come later, as long as the finding stands (policies/evacuation/findings.h); moves that
-// are under way to the GPU are given up. How each job is moved is decided in policies/evacuation/attempts.h.
+// are under way to the GPU are canceled. How each job is moved is decided in policies/evacuation/attempts.h.
 //
-// A finding and its consequences are stored in one transaction, and each step of an evacuation before it is
-// taken. A coordinator that was killed neither repeats nor forgets a decision. The breaker and the cap per
-// job (evacuation.h) are counted from the stored ones.
+// A finding and its consequences are stored in one transaction. Each step of an evacuation is stored before
+// it is taken. A coordinator that was killed neither repeats nor forgets a decision. The breaker and the cap
+// per job (evacuation.h) count the stored evacuations.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: a
 // failure is an evacuation's note and an event.
 #pragma once
@@ -42,7 +42,7 @@ class Evacuations {
 
   // Continues the open evacuations. Call this once, after load() of all tables.
   void start();
-  // Handles a new inventory from a node.
+  // Tries evacuations again that wait, because a node has sent a new inventory.
   void on_inventory();
 
   [[nodiscard]] std::uint32_t recent() const;
@@ -63,7 +63,7 @@ class Evacuations {
 
   void reconcile(Evacuation& evacuation);
   void start_next();
-  // evacuation_attempts.cc
+  // These functions are in evacuation_attempts.cc.
   void attempt(Evacuation& evacuation);
   void carry_out(Evacuation& evacuation, const EvacuationStep& step);
   void attempt_live(Evacuation& evacuation);
@@ -80,8 +80,10 @@ class Evacuations {
 
   Dependencies deps_;
   EvacuationLimits limits_;
-  std::map<EvacuationId, std::uint64_t> tried_at_;  // generation_ at the last failed attempt
-  std::set<MigrationId> given_up_;                  // migrations that this coordinator has given up
+  std::map<EvacuationId, std::uint64_t> tried_at_;  // the value of generation_ at each evacuation's last
+                                                    // failed attempt
+  std::set<MigrationId> given_up_;                  // migrations for which this coordinator has already
+                                                    // requested a cancellation
   std::uint64_t generation_ = 1;
   std::uint64_t wakes_ = 0;
   Signal wake_;

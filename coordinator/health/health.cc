@@ -13,8 +13,8 @@ namespace {
 constexpr std::size_t kMaxVerdicts = 1024;
 constexpr std::size_t kLongestReason = 1000;
 constexpr std::chrono::seconds kResendAfter{1};
-// The limits on the findings that are accepted from one node within kTakenSpan.
-constexpr std::chrono::seconds kTakenSpan{60};
+// The limits on the findings that are accepted from one node within kAcceptanceSpan.
+constexpr std::chrono::seconds kAcceptanceSpan{60};
 constexpr std::size_t kMaxAccepted = 600;
 constexpr std::size_t kMaxAcceptedBytes = std::size_t{4} << 20;
 constexpr const char* kHealthSchema =
@@ -71,8 +71,8 @@ Result<void> HealthTable::load() {
   }
 }
 
-// Sends the settings to a node that has connected. An agent that has never reported and was never paused uses
-// the defaults. An older agent does not know such a message.
+// Sends the settings to a node that has connected. No settings are sent to an agent that has never reported
+// and was never paused. Such an agent uses the defaults, and an older agent does not know the message.
 void HealthTable::on_node_ready(const Node& node) {
   const std::uint64_t known = known_number(node.row.name);
   if (known != 0 || deps_.policy.was_named(node.row.name)) send_settings(node.row.name, known);
@@ -84,15 +84,16 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
   bool has_new = false;
   for (const wire::HealthFinding& finding : report.findings) {
     const std::uint64_t number = finding.number;
-    // The remaining findings are not acknowledged, so that their node reports them again.
+    // After the node's quota is used up, the remaining findings are not acknowledged, so that their node
+    // reports them again.
     if (!is_known(name, finding) && !consume_quota(name, finding)) break;
-    auto kept = store(name, finding);
-    if (!kept) {
-      spdlog::error("finding {} of {} was not stored: {}", number, name, kept.error().to_string());
+    auto stored = store(name, finding);
+    if (!stored) {
+      spdlog::error("finding {} of {} was not stored: {}", number, name, stored.error().to_string());
       break;
     }
     known = number;
-    has_new = has_new || *kept;
+    has_new = has_new || *stored;
   }
   if (known != 0) send_settings(name, known);
   if (has_new) changed_.notify();
@@ -100,23 +101,23 @@ void HealthTable::on_report(const Node& node, const wire::HealthReport& report) 
 
 bool HealthTable::consume_quota(const std::string& node, const wire::HealthFinding& finding) {
   const auto now = std::chrono::steady_clock::now();
-  Taken& taken = taken_[node];
-  if (now - taken.since >= kTakenSpan) {
-    taken = Taken();
-    taken.since = now;
+  Accepted& accepted = accepted_[node];
+  if (now - accepted.since >= kAcceptanceSpan) {
+    accepted = Accepted();
+    accepted.since = now;
   }
   const std::size_t bytes = wire::encode(finding).size();
-  if (taken.count >= kMaxAccepted || taken.bytes + bytes > kMaxAcceptedBytes) {
-    if (taken.count != kMaxAccepted + 1)
+  if (accepted.count >= kMaxAccepted || accepted.bytes + bytes > kMaxAcceptedBytes) {
+    if (accepted.count != kMaxAccepted + 1)
       spdlog::warn(
           "node {} reports more than {} findings or {} bytes of them within a minute: further ones are "
           "delayed",
           node, kMaxAccepted, kMaxAcceptedBytes);
-    taken.count = kMaxAccepted + 1;
+    accepted.count = kMaxAccepted + 1;
     return false;
   }
-  ++taken.count;
-  taken.bytes += bytes;
+  ++accepted.count;
+  accepted.bytes += bytes;
   return true;
 }
 
@@ -134,12 +135,12 @@ Result<bool> HealthTable::store(const std::string& node, wire::HealthFinding fin
   statement.bind(1, node).bind(2, static_cast<std::int64_t>(finding.number)).bind(3, finding.time_ms);
   statement.bind_blob(4, wire::encode(finding));
   CKPT_TRYV(statement.run());
-  Finding& kept = findings_.emplace_back();
-  kept.row = deps_.store.database().last_row_id();
-  kept.node = node;
-  kept.reported = std::move(finding);
-  index(kept);
-  deps_.events.add("gpu-health", text_of(node, kept.reported), node);
+  Finding& stored = findings_.emplace_back();
+  stored.row = deps_.store.database().last_row_id();
+  stored.node = node;
+  stored.reported = std::move(finding);
+  index(stored);
+  deps_.events.add("gpu-health", text_of(node, stored.reported), node);
   return true;
 }
 
@@ -174,7 +175,7 @@ void HealthTable::send_settings(const std::string& node, std::uint64_t known_num
   deps_.calls.send(node, settings, [this, node] { send_later(node); });
 }
 
-// Sends the settings later, with their values at that time.
+// Sends the settings to the node after kResendAfter, with their values at that time.
 void HealthTable::send_later(const std::string& node) {
   const bool waits = !pending_settings_.empty();
   pending_settings_.insert(node);

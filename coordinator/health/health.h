@@ -5,7 +5,7 @@
 //
 // A finding is identified by node, number and time, because a reinstalled node restarts its count at one.
 // Threads: one io_context on one thread. Ownership: the coordinator's. Errors: a report that does not decode
-// ends the node's connection. A report that cannot be stored is not acknowledged, so that it is sent again.
+// closes the node's connection. A report that cannot be stored is not acknowledged, so that it is sent again.
 #pragma once
 
 #include <functional>
@@ -53,19 +53,19 @@ class HealthTable {
 
  private:
   // The number of findings that were recently accepted from a node.
-  struct Taken {
+  struct Accepted {
     std::chrono::steady_clock::time_point since;
     std::size_t count = 0;
     std::size_t bytes = 0;
   };
   void on_report(const Node& node, const wire::HealthReport& report);
-  // Returns whether another finding of the node may be accepted now.
+  // Counts another finding of the node. Returns false if the node has reached a limit within kTakenSpan.
   bool consume_quota(const std::string& node, const wire::HealthFinding& finding);
   Result<bool> store(const std::string& node, wire::HealthFinding finding);
   [[nodiscard]] bool is_known(const std::string& node, const wire::HealthFinding& finding) const;
   [[nodiscard]] std::uint64_t known_number(const std::string& node) const;
   void send_settings(const std::string& node, std::uint64_t known_number);
-  // Sends the settings later, because the store is not durable yet.
+  // Sends the settings to the node after a delay, because the store is not durable yet.
   void send_later(const std::string& node);
   void index(const Finding& finding);
   Result<void> remove(const std::set<std::int64_t>& rows);
@@ -80,9 +80,9 @@ class HealthTable {
   std::map<std::string, std::pair<std::int64_t, std::uint64_t>> newest_;
   // row of each GPU's newest finding about the GPU itself
   std::map<std::pair<std::string, std::uint32_t>, std::int64_t> suspicions_;
-  std::set<std::int64_t> fresh_;            // rows of findings without a decision
-  std::map<std::string, Taken> taken_;      // recently accepted findings by node
-  std::set<std::string> pending_settings_;  // nodes whose settings are still to be sent
+  std::set<std::int64_t> fresh_;              // rows of findings without a decision
+  std::map<std::string, Accepted> accepted_;  // recently accepted findings by node
+  std::set<std::string> pending_settings_;    // nodes whose settings are still to be sent
   control::asio::steady_timer resend_;
 };
 

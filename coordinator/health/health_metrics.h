@@ -26,7 +26,7 @@ void observe_health(metrics::Registry& registry, HealthMetricsDependencies deps)
 
 // Returns whether the newest image of a protected job is older than three of its intervals.
 [[nodiscard]] bool is_overdue(const Job& job, std::int64_t now_ms);
-// Returns whether the evacuation was given up and the job is still on the GPU.
+// Returns whether the evacuation was abandoned and the job is still on the GPU.
 [[nodiscard]] bool is_left_there(const Evacuation& evacuation, const Job& job);
 
 }  // namespace ckpt::coordinator

@@ -16,7 +16,8 @@ struct Breaker {
   bool open = false;
   std::int64_t since_ms = 0;
   std::string reason;
-  std::int64_t forgiven_ms = 0;  // moves that started up to this time are no longer counted
+  std::int64_t forgiven_ms = 0;  // the time up to which started moves are forgiven: the breaker no longer
+                                 // counts them
 };
 template <std::same_as<Breaker> T>
 constexpr auto fields_of(record::Of<T>) {

@@ -209,7 +209,9 @@ void ImageCatalog::recognise_cluster(const std::string& node, const wire::Checkp
     const std::string cluster = row.image_job.substr(at + middle.size());
     const bool plain = cluster.size() == cluster_.size() &&
                        cluster.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (!plain || (!found.empty() && found != cluster)) return;  // the names have no cluster, or several
+    if (!plain || (!found.empty() && found != cluster))
+      return;  // the names contain no cluster id, or ids of
+               // several clusters
     found = cluster;
   }
   if (!found.empty() && may_recognise_) adopt(node, found);
@@ -228,7 +230,8 @@ void ImageCatalog::store_for_later(const Key& key, const wire::CheckpointStoreCo
 void ImageCatalog::let_recognise(bool may) {
   may_recognise_ = may;
   if (!may) return;
-  // A node's own checkpoint store, whose folder is empty, is read before folders that several nodes share.
+  // The list of a node's own checkpoint store, whose folder is empty, is applied before those of shared
+  // folders.
   auto lists = std::exchange(unrecognised_, {});
   for (const bool own : {true, false})
     for (const auto& [key, contents] : lists)
@@ -259,7 +262,7 @@ std::vector<Image> ImageCatalog::apply(const std::string& node,
   std::vector<Image> damaged;
   std::vector<Row> rows;
   for (wire::ImageRow reported : contents.images) {
-    // For a version that a node cannot read, the node knows only the name.
+    // A node that cannot read a version knows only its name. So the job is derived from the name.
     if (reported.damaged && reported.job == 0) reported.job = job_in(reported.image_job);
     const bool asked = contents.image_job.empty() || reported.image_job == contents.image_job;
     if (!is_ours(reported) || !asked) continue;
@@ -400,7 +403,7 @@ std::vector<ListedImage> ImageCatalog::list(JobId job) const {
   return listed;
 }
 
-// Returns the lowest id from `job` on of a job with images.
+// Returns the lowest id, from `job` on, of a job with images; nullopt: there is none.
 std::optional<JobId> ImageCatalog::first_job_from(JobId job) const {
   std::optional<JobId> first;
   for (const auto& [key, checkpoint_store] : checkpoint_stores_) {

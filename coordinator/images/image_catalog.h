@@ -52,8 +52,8 @@ constexpr auto fields_of(record::Of<T>) {
 
 class ImageCatalog {
  public:
-  // Why an image is suspect, that was taken of that incarnation at that barrier; nullopt: the job is not
-  // known any more, and the last answer holds.
+  // A function that returns why an image of that incarnation, with that barrier time, is suspect. nullopt
+  // means that the job is no longer known and the last answer applies.
   using DoubtOf = std::function<std::optional<std::string>(JobId, Incarnation, std::int64_t barrier_ms)>;
   ImageCatalog(Store& store, DoubtOf doubt_of) : store_(store), doubt_of_(std::move(doubt_of)) {}
 
@@ -68,11 +68,12 @@ class ImageCatalog {
   // Returns the job's name in a checkpoint store. No job of another cluster has the same name.
   [[nodiscard]] std::string image_job_of(const Job& job) const;
 
-  // Takes a node's whole list of a checkpoint store, or of one job in it. Returns newly damaged images.
+  // Replaces a node's whole list of a checkpoint store, or of one job in it. Returns newly damaged images.
   std::vector<Image> apply(const std::string& node, const wire::CheckpointStoreContents& contents);
   // Stores the measurements of a snapshot. They may arrive before or after the list that has the snapshot.
   void measured(const std::string& node, const wire::SnapshotReport& report);
-  // Records that the job's images were removed from the folder. Older lists of other nodes are then wrong.
+  // Removes the job's images from the lists that other nodes have of the folder, because these lists are out
+  // of date.
   void removed(const std::string& node, const std::string& folder, const std::string& image_job);
 
   // Returns this cluster's images by job, oldest first. They are ordered by the coordinator's own count.
@@ -110,7 +111,7 @@ class ImageCatalog {
   using Row = CatalogRow;
   struct CheckpointStore {
     std::vector<Row> rows;  // ordered by job, its name in the checkpoint store, and version
-    bool stored = false;    // whether the last change is stored
+    bool stored = false;    // true if the last change is stored
   };
   using Rows = std::span<const Row>;
   using Key = std::pair<std::string, std::string>;  // node and folder of a checkpoint store
@@ -144,7 +145,7 @@ class ImageCatalog {
   std::string cluster_;
   bool cluster_settled_ = false;  // true once images of this cluster are known
   bool may_recognise_ = true;
-  // lists with images of other clusters
+  // lists that arrived while the cluster's id could not be recognized
   std::map<std::pair<std::string, std::string>, wire::CheckpointStoreContents> unrecognised_;
   std::map<Key, CheckpointStore> checkpoint_stores_;
   std::int64_t last_seen_ms_ = 0;

@@ -25,7 +25,8 @@ auto key_of(const ImageCursor& c) {
   return std::tie(c.job, c.sequence, c.incarnation, c.order_ms, c.version, c.where);
 }
 
-// Removes the number before the next '.', or the end, from the text.
+// Parses the number before the next '.', or before the end, and removes it from the text. Returns false if it
+// is not a number.
 template <class Number>
 bool parse_number(std::string_view& text, Number& number) {
   const std::string_view word = text.substr(0, text.find('.'));

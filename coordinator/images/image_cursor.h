@@ -14,13 +14,14 @@ namespace ckpt::coordinator {
 // An image as shown to users.
 struct ListedImage {
   Image image;
-  std::int64_t job_ended_ms = 0;  // 0: the job has not ended, or its end is not known
+  std::int64_t job_ended_ms = 0;  // Unix time of the job's end; 0: the job has not ended, or its end is not
+                                  // known
   std::int64_t order_ms = 0;      // the order of images without a number: a later image has a higher value
   std::uint64_t parent = 0;
   Incarnation incarnation = 0;
   std::uint64_t written_bytes = 0;
   bool damaged = false;
-  std::int64_t pause_ns = -1;  // negative: the pause is not known
+  std::int64_t pause_ns = -1;  // the pause for the image; negative: not known
   // The bytes of the image in memory and on disk, if the checkpoint store has a memory tier.
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
@@ -36,7 +37,7 @@ struct ImageCursor {
   Incarnation incarnation = 0;
   std::int64_t order_ms = 0;
   std::uint64_t version = 0;
-  std::string where;  // a node or a folder
+  std::string where;  // the place of the image: a node or a folder
 };
 
 // These functions convert a cursor to and from text such as "j3.7.1.1700000000000.12@node-a".

@@ -20,9 +20,9 @@ std::optional<Image> ImageFinder::newest(JobId job) const {
 
 Result<void> ImageFinder::check_is_alone(const Image& image) {
   if (image.set == 0) return ok();
-  return Error(
-      ErrorCode::kRefused,
-      "Image " + image_text(image) + " is one of a set, from which all ranks of its job continue together");
+  return Error(ErrorCode::kRefused,
+               "Image " + image_text(image) +
+                   " is one of a set, from which all ranks of its job must continue together");
 }
 
 Result<Image> ImageFinder::for_order(const Job& job, const std::string& verb,
@@ -47,8 +47,8 @@ Result<Image> ImageFinder::choose(const Job& job, const std::string& verb,
     return Error(
         ErrorCode::kRefused,
         fmt::format(
-            "{} of job {} is suspect, since it was taken after a fault of its GPU ({}): `restore {}` starts "
-            "from it nevertheless{}",
+            "{} of job {} is suspect, since the image was taken after a fault of the job's GPU ({}): "
+            "`restore {}` uses the image anyway{}",
             image_text(*last), job.spec.name, last->suspect, image_text(*last),
             best ? ", `restore " + image_text(*best) + "` from the newest image before the fault" : ""));
   if (!found && best)
@@ -58,7 +58,7 @@ Result<Image> ImageFinder::choose(const Job& job, const std::string& verb,
   if (!found)
     return Error(ErrorCode::kNotFound,
                  "There is no image of job " + job.spec.name + ": `snapshot` takes one");
-  // Only an explicit restore may use an older image than necessary.
+  // Only `restore` may use an older image than the newest one, which cannot be read now.
   if (verb != "restore" && image_text(*best) != image_text(*found))
     return Error(
         ErrorCode::kUnavailable,
@@ -103,7 +103,8 @@ Result<Image> ImageFinder::of_unknown(const std::string& id_or_name) const {
   }
   if (!newest)
     return Error(ErrorCode::kNotFound,
-                 fmt::format("There is no job \"{}\", and no image of such a job: see `images`", id_or_name));
+                 fmt::format("There is no job \"{}\", and no image of a job with that name: see `images`",
+                             id_or_name));
   CKPT_TRYV(check_is_alone(newest->image));
   const auto left_there = [&](const Node& node) {
     return node.connected() &&
@@ -117,7 +118,7 @@ Result<Image> ImageFinder::of_unknown(const std::string& id_or_name) const {
     return newest->image;
   return Error(ErrorCode::kRefused,
                fmt::format("The coordinator does not know job {}, which may run on an unreachable node: "
-                           "`restore {}` confirms that it does not run",
+                           "`restore {}` confirms that the job is not running",
                            id_or_name, image_text(newest->image)));
 }
 

@@ -9,8 +9,8 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::uint64_t kBlock = 256;
-// More numbers than are assigned between two syncs of the store. Numbers of blocks that a power failure lost
-// are not assigned again.
+// The count of numbers that a restart skips. It exceeds the numbers that are assigned between two syncs of
+// the store. So numbers of blocks that a power failure lost are not assigned again.
 constexpr std::uint64_t kMayBeLost = 1 << 16;
 // The limit of numbers assigned per millisecond, including those skipped by restarts.
 constexpr std::uint64_t kPerMillisecond = 1000;

@@ -17,7 +17,7 @@ inline constexpr std::uint64_t kMaxImageNumber = std::uint64_t{1} << 53;
 class ImageNumbers {
  public:
   explicit ImageNumbers(Store& store) : store_(store) {}
-  // Records that an image has the number.
+  // Records that an image has the number. Later numbers are higher.
   void seen(std::uint64_t number);
   Result<std::uint64_t> next();
 

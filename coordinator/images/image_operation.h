@@ -14,12 +14,14 @@ namespace ckpt::coordinator {
 struct OperationView {
   bool source_connected = false;        // the node of the previous instance is connected
   bool instance_alive = false;          // an instance that must end runs, or may run, on a connected node
-  bool may_live_away = false;           // an instance that was given up may run on a disconnected node
+  bool may_live_away = false;           // an abandoned instance may run on a disconnected node
   bool checkpoint_store_known = false;  // the checkpoint store was listed after the instance's end was seen
   bool image_newer = false;             // the checkpoint store has a newer version than the operation's image
   bool target_connected = false;
-  bool target_runs = false;  // the next instance runs
-  bool expired = false;      // the operation's time is over, or the checkpoint store's time to answer
+  bool target_runs = false;  // the next instance runs, and its node has reported the image from which it was
+                             // started
+  bool expired = false;      // the operation's deadline, or the time limit of the checkpoint store's answer,
+                             // has passed
 };
 
 enum class OperationStep : std::uint8_t {
@@ -28,7 +30,7 @@ enum class OperationStep : std::uint8_t {
   kCancel,              // cancel the snapshot, after which the job continues to run
   kAskCheckpointStore,  // query the checkpoint store, because the job has ended with its image or on its own
   kAbandon,             // the job has ended on its own
-  kEnd,                 // order the instance's end
+  kEnd,                 // order the node to end the instance
   kEnded,               // the instance has ended: enter the next stage
   kStart,               // order the start (again)
   kRuns,                // the operation is complete

@@ -55,7 +55,7 @@ control::Task<Result<void>> ImageRemovals::remove(ImageId id, bool force) {
       job != nullptr && job->state == JobState::kParked && best && image_text(*best) == image_text(image);
   if (rests && !force)
     co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is parked in " + image_text(image) +
-                                             ", and would be lost (--force removes it nevertheless)");
+                                             ", and would be lost (--force removes the image anyway)");
   wire::CheckpointStoreOrder order;
   order.act = wire::CheckpointStoreAct::kRemoveVersion;
   order.folder = image.folder;

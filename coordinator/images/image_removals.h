@@ -29,7 +29,7 @@ class ImageRemovals {
 
   // Starts the periodic collection. Call this once.
   void start();
-  // Removes an image. `force` also permits the image in which a job is parked.
+  // Removes an image. With `force` this may be the image in which a job is parked.
   control::Task<Result<void>> remove(ImageId id, bool force);
 
  private:

@@ -39,8 +39,9 @@ class ImageReports {
                                        const std::string& folder) const;
   // Returns the image that the job's current instance was started from, as its node reports.
   [[nodiscard]] const wire::RestoreReport* restore_of(const Job& job) const;
-  void forget_restore(JobId id) { restored_.erase(id); }
-  // Listeners for a node that takes an image of a gang's rank for which no coordinator waits any more.
+  void erase_restore(JobId id) { restored_.erase(id); }
+  // Listeners to reports that a node takes an image of a gang's rank although no coordinator waits for it any
+  // more.
   using Strayed = Listeners<const std::string&, const wire::SnapshotReport&>;
   [[nodiscard]] Strayed& strayed() { return strayed_; }
 

@@ -27,7 +27,7 @@ struct ImageTask {
   bool open = true;
   std::string state;           // the progress while the task is open
   std::optional<Error> error;  // the failure of a closed task
-  int exit_code = 0;           // the exit code of the command for the task
+  int exit_code = 0;           // the exit code of the command that requested the task
   std::optional<Image> image;
   std::vector<Image> images;  // a gang's images by rank
   std::string places;         // the nodes of the ranks of a continued gang

@@ -23,10 +23,11 @@ class Images {
   // next incarnation. An instance that cannot be reached must be known to have ended, otherwise kRefused is
   // returned. Without `to`, placement chooses the target. Returns kUnavailable if no GPU has the memory.
   virtual control::Task<Result<Restored>> restore(JobId job, std::optional<Place> to, std::string reason) = 0;
-  // Returns whether park() may take the job, which has no other ranks that would have to be parked as well.
+  // Returns whether park() may be called for the job. It may not if other ranks would have to be parked as
+  // well.
   [[nodiscard]] virtual bool may_park(JobId) const { return true; }
   // Parks the job in its newest image until a GPU has the memory. It adds an event, and the state becomes
-  // "parked". `snapshot` takes an image first (the job must run).
+  // "parked". With `snapshot` it takes an image first, for which the job must run.
   virtual control::Task<Result<void>> park(JobId job, bool snapshot, std::string reason) = 0;
 };
 

@@ -42,7 +42,8 @@ Result<wire::TakeSnapshot> SnapshotOrders::order_of(const Job& job, const Destin
   for (std::size_t i = 0; i < std::min(order.spec.ranks.size(), job.ranks.size()); ++i)
     order.spec.ranks[i].gpu_index = job.ranks[i].place.gpu;
   order.end_after = end_after;
-  // Version numbers of a job are unique across all places that store its images.
+  // The new version exceeds those of all listed images, because version numbers of a job are unique across
+  // all places that store its images.
   for (const ListedImage& listed : deps_.catalog.list(job.id)) {
     if (listed.image.image_job == order.image_job)
       order.first_version = std::max(order.first_version, listed.image.version + 1);
@@ -59,19 +60,19 @@ control::Task<SnapshotOrders::Outcome> SnapshotOrders::give(wire::TakeSnapshot o
     wire::GrantCheckpointStore request;
     request.image_job = order.image_job;
     request.writes = true;
-    request.durable = order.end_after;  // the image is then all that is left of the job
+    request.durable = order.end_after;  // with `end_after`, the image is all that is left of the job
     auto peer = co_await deps_.grants.ask(shown.owner, shown.node, std::move(request));
     outcome.checkpoint_store = peer ? CheckpointStore::kGranted : CheckpointStore::kAway;
     if (!peer) {
       outcome.failed = !order.end_after;  // the snapshot was not ordered
-      outcome.taken = std::move(peer).error();
+      outcome.captured = std::move(peer).error();
       deps_.running.end(id);
       co_return outcome;
     }
     order.peer = *std::move(peer);
     if (!order.peer.address.empty()) fault_point(FaultPoint::kCoordinatorCheckpointStoreGranted);
   }
-  outcome.taken = co_await send(std::move(order), shown.node, limit);
+  outcome.captured = co_await send(std::move(order), shown.node, limit);
   if (const RunningSnapshot* running = deps_.running.find(id)) {
     outcome.has_begun = running->has_begun;
     outcome.failed = running->failed;
@@ -92,18 +93,18 @@ control::Task<Result<void>> SnapshotOrders::send(wire::TakeSnapshot order, std::
     co_return Error(ErrorCode::kUnavailable, "The snapshot was cancelled before it was ordered");
   }
   const std::string image_job = order.image_job;
-  const auto taken = co_await deps_.calls.call(node, std::move(order), limit);
-  if (taken && !peer.address.empty()) fault_point(FaultPoint::kCoordinatorSnapshotTaken);
+  const auto captured = co_await deps_.calls.call(node, std::move(order), limit);
+  if (captured && !peer.address.empty()) fault_point(FaultPoint::kCoordinatorSnapshotTaken);
   co_await deps_.grants.give_back(peer);
-  if (!taken || peer.address.empty()) co_return taken;
+  if (!captured || peer.address.empty()) co_return captured;
   wire::CheckpointStoreOrder list_order;
   list_order.act = wire::CheckpointStoreAct::kList;
   list_order.image_job = image_job;
   list_order.of_job = true;
-  // Only the node that stores the images reports which images exist.
+  // The list comes from the node that stores the images, because only that node reports which images exist.
   if (auto listed = co_await deps_.calls.call(peer.node, std::move(list_order), kPeerListing); !listed)
     spdlog::warn("the images of {} are not known yet: {}", peer.node, listed.error().to_string());
-  co_return taken;
+  co_return captured;
 }
 
 control::Task<Result<void>> SnapshotOrders::check(JobId id, Destination to) {

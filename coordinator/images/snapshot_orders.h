@@ -2,7 +2,7 @@
 // Orders a snapshot from the node where the job runs, and cancels one. The snapshot goes into that node's own
 // checkpoint store, another node's, or a folder.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
-// of the nodes; kUnavailable for a snapshot that was given up before it was ordered.
+// of the nodes; kUnavailable for a snapshot that was canceled before it was ordered.
 #pragma once
 
 #include <chrono>
@@ -32,14 +32,14 @@ class SnapshotOrders {
   // The checkpoint store's answer to the request for a grant.
   enum class CheckpointStore { kNotAsked, kAway, kGranted };
   struct Outcome {
-    Result<void> taken = ok();
+    Result<void> captured = ok();
     bool has_begun = false;  // the node has reported on the snapshot
     bool failed = false;     // there is no image: the node reported a failure, or was never queried
     CheckpointStore checkpoint_store = CheckpointStore::kNotAsked;
   };
 
-  // Creates the order for a snapshot of the job as it runs now. With `end_after` the job ends with the
-  // snapshot.
+  // Creates the order for a snapshot of the job as it runs now. With `end_after` the job is ended once the
+  // snapshot is taken.
   Result<wire::TakeSnapshot> order_of(const Job& job, const Destination& to, bool end_after);
   // Sends the order. Returns once the node has answered. Until then the snapshot is listed as running, as
   // `shown`.
@@ -50,10 +50,10 @@ class SnapshotOrders {
   // Returns the destination of the job's protection. If that destination fails or cannot be used, returns the
   // checkpoint store of the job's own node and sets `error` to the reason.
   control::Task<Destination> working_destination(JobId id, std::string* error);
-  // Gives up the job's snapshot. Returns once no snapshot of the job is in progress. Returns kNotFound if
+  // Cancels the job's snapshot. Returns once no snapshot of the job is in progress. Returns kNotFound if
   // there was none.
   control::Task<Result<void>> give_up(JobId id, std::string node, Incarnation incarnation);
-  // Gives up the job's snapshot in the background. Waiters for the snapshot then receive its answer.
+  // Cancels the job's snapshot in the background. Waiters for the snapshot then receive its answer.
   void give_up_soon(JobId id, std::string node, Incarnation incarnation);
 
  private:

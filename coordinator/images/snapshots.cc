@@ -10,10 +10,10 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kLongestSnapshot{60};
-constexpr std::chrono::minutes kLongestTurn{10};   // the limit for an obstacle such as a migration or another
-                                                   // snapshot
-constexpr std::chrono::seconds kLongestPause{10};  // the limit for a job that is starting, or is about to
-                                                   // continue after a pause
+constexpr std::chrono::minutes kLongestTurn{10};   // the longest wait for the end of a migration or of
+                                                   // another snapshot
+constexpr std::chrono::seconds kLongestPause{10};  // the longest wait for a job that is starting, or is about
+                                                   // to continue after a pause
 
 // Exit codes of the requesting command (docs/design.md §10).
 constexpr int kExitNoImage = 1;
@@ -27,9 +27,9 @@ Error known_failure(const Error& error) {
 }  // namespace
 
 std::string Snapshots::why_none(const Job& job) const {
-  if (deps_.running.contains(job.id)) return "a snapshot of it is being taken";
+  if (deps_.running.contains(job.id)) return "a snapshot of the job is being taken";
   if (const Migration* open = deps_.migrations.open_of(job.id))
-    return "migration " + migration_text(open->id) + " of it is open";
+    return "migration " + migration_text(open->id) + " of the job is open";
   const std::string state = deps_.states.of(job);
   if (state == "running") return {};
   return "it is " + state + (state == "starting" && !job.reason.empty() ? ": " + job.reason : "");
@@ -72,7 +72,7 @@ control::Task<Result<void>> Snapshots::capture(JobId id, Destination to, TaskId 
   const Incarnation incarnation = order.incarnation;
   const SnapshotOrders::Outcome outcome =
       co_await deps_.orders.give(std::move(order), RunningSnapshot(task, node, owner), kLongestSnapshot);
-  const Result<void>& answer = outcome.taken;
+  const Result<void>& answer = outcome.captured;
   job = deps_.jobs.find(id);
   deps_.jobs.changed().notify();
   if (!answer && answer.error().code() == ErrorCode::kTimedOut)
@@ -102,10 +102,10 @@ control::Task<Result<TaskId>> Snapshots::begin(JobId id, std::string to) {
 }
 
 control::Task<> Snapshots::run_task(JobId id, Destination to, TaskId task) {
-  const auto taken = co_await capture(id, std::move(to), task);
+  const auto captured = co_await capture(id, std::move(to), task);
   const Job* job = deps_.jobs.find(id);
   const std::string name = job == nullptr ? job_text(id) : job->spec.name + " (" + job_text(id) + ")";
-  if (taken) {
+  if (captured) {
     const ImageTask* shown = deps_.tasks.find(task);
     const std::string image = shown != nullptr && shown->image ? image_text(*shown->image) : "";
     deps_.events.add("snapshot-taken", "image " + image + " of job " + name + " was taken",
@@ -113,7 +113,7 @@ control::Task<> Snapshots::run_task(JobId id, Destination to, TaskId task) {
     deps_.tasks.finish(task);
     co_return;
   }
-  const Error& error = taken.error();
+  const Error& error = captured.error();
   deps_.events.add("snapshot-failed", "no image was taken of job " + name + ": " + error.to_string(),
                    job == nullptr ? "" : job->node(), id);
   deps_.tasks.fail(task, error,

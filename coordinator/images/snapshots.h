@@ -36,8 +36,9 @@ class Snapshots {
   // Takes a snapshot. Returns once it is recorded in the job. `task` is shown to clients that watch the
   // snapshot; 0: none.
   control::Task<Result<void>> capture(JobId id, Destination to, TaskId task);
-  // Waits until no migration of the job is open and no snapshot is being taken. Such an operation lets the
-  // job continue shortly after the operation is over.
+  // Waits until no migration of the job is open, no snapshot is being taken, and the job has continued. A job
+  // continues shortly after such an operation. Returns kRefused with the obstacle if the wait is too long or
+  // does not help.
   control::Task<Result<void>> wait_until_free(JobId id);
   // Returns why the job can have no snapshot now; empty: it can.
   [[nodiscard]] std::string why_none(const Job& job) const;

@@ -21,7 +21,7 @@ Error not_possible(const Job& rank, std::string_view event) {
                fmt::format("job {} is {}: {}", label(rank), to_string(state_of(rank)), event));
 }
 
-// Parks the rank in its image. Then applies a stop that waited for this.
+// Parks the rank in its image. Then applies a stop that waited for the parking.
 Result<void> park(JobDraft& draft, std::size_t at) {
   Job& rank = draft.change(at);
   const ImageOperation operation = *rank.operation;
@@ -50,7 +50,8 @@ void come(JobDraft& draft, std::size_t at) {
   operation.stage = OperationStage::kStarting;
   rank.incarnation = operation.fenced + 1;
   if (operation.image.suspect.empty()) end_doubts(rank.doubts, operation.fenced);
-  // A removed job that is restored has no earlier segments, only a placeholder with incarnation 0.
+  // The placeholder segment of a removed job, with incarnation 0, is erased. Such a job has no earlier
+  // segments.
   std::erase_if(rank.segments, [](const Segment& s) { return s.incarnation == 0; });
   Segment& segment = rank.segments.emplace_back(operation.to_node, rank.incarnation);
   segment.image = image_text(operation.image);
@@ -71,8 +72,7 @@ void set_losses(ImageOperation& operation, std::int64_t now_ms) {
   operation.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - operation.image.barrier_ms);
 }
 
-// Stops a parked rank. Nothing of the rank runs, except possibly a start that was given up on a disconnected
-// node.
+// Stops a parked rank. Nothing of the rank runs, except possibly a canceled start on a disconnected node.
 void stop_parked(JobDraft& draft, std::size_t at) {
   const std::string silent = silent_node(draft.rank(at), draft.view());
   Job& rank = draft.change(at);
@@ -80,11 +80,11 @@ void stop_parked(JobDraft& draft, std::size_t at) {
   rank.last_active_ms = rank.ended_ms;
   if (silent.empty()) return end(draft, at, JobState::kExited, kExitOfStopped, "stopped while it was parked");
   end(draft, at, JobState::kExited, -1,
-      "stopped while it was parked; an instance of it may run on node " + silent +
-          ", which is unreachable: it is ended there when the node connects again");
+      "stopped while it was parked; an instance of the job may run on node " + silent +
+          ", which is unreachable: the instance is ended when the node reconnects");
 }
 
-// Ends the operation as soon as possible, and then the rank.
+// Cancels the operation as early as its stage permits. The rank is then stopped.
 Result<void> stop_operation(JobDraft& draft, std::size_t at, std::int64_t grace_ms) {
   Job& rank = draft.change(at);
   ImageOperation& operation = *rank.operation;
@@ -96,12 +96,13 @@ Result<void> stop_operation(JobDraft& draft, std::size_t at, std::int64_t grace_
       draft.act(at, SnapshotCancelled{rank.node(), rank.incarnation});
       return ok();
     case OperationStage::kEnding:
-      // The rank becomes parked now, whether or not its node has answered.
+      // The operation now parks the rank, whether or not its node has answered.
       operation.goal = OperationGoal::kParked;
       if (!operation.instance_ended) rank.unfenced_nodes.insert(rank.node());
       return ok();
     case OperationStage::kStarting:
-      // The node's answer may take long. The fence ends an instance that the node still starts.
+      // The node's answer may take long, so the start fails at once. The fence ends an instance that the node
+      // still starts.
       rank.unfenced_nodes.insert(operation.to_node);
       return apply(draft, at, NotStarted{Error(ErrorCode::kAborted, operation.cancelled)});
   }
@@ -129,7 +130,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const OperationBegun& event) {
   ImageOperation operation = event.operation;
   operation.fenced = highest_known(before, draft.view());
   operation.deadline_ms = draft.now_ms() + draft.view().image_timeout_ms();
-  // The node may be executing the start that is given up here, and report no instance yet.
+  // The node may be executing the start that is canceled here, and report no instance yet.
   const bool was_coming = state_of(before) == RankState::kComing;
   const std::string comes_to = was_coming ? before.operation->to_node : "";
   Job& rank = draft.change(at);
@@ -158,7 +159,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const StaysParked&) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const SnapshotGivenUp& event) {
   if (state_of(draft.rank(at)) != RankState::kParking || !draft.view().connected(draft.rank(at).node()))
-    return not_possible(draft.rank(at), "no snapshot of it can be cancelled");
+    return not_possible(draft.rank(at), "no snapshot of the job can be cancelled");
   if (!draft.rank(at).operation->cancelled.empty()) return ok();
   Job& rank = draft.change(at);
   rank.operation->cancelled = event.reason;
@@ -166,7 +167,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const SnapshotGivenUp& event) {
   return ok();
 }
 
-Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event) {
+Result<void> on(JobDraft& draft, std::size_t at, const RankParkedAgain& event) {
   switch (state_of(draft.rank(at))) {
     case RankState::kEndingStart: {
       ImageOperation& operation = *draft.change(at).operation;
@@ -205,7 +206,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const NotParked& event) {
   if (state_of(draft.rank(at)) != RankState::kParking)
-    return not_possible(draft.rank(at), "no snapshot of it is being taken");
+    return not_possible(draft.rank(at), "no snapshot of the job is being taken");
   Job& rank = draft.change(at);
   const ImageOperation operation = *rank.operation;
   rank.operation.reset();
@@ -217,7 +218,8 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotParked& event) {
   if (own != nullptr) {
     CKPT_TRYV(apply(draft, at, report_of(*own)));
   }
-  // The instance has left for an image that does not exist.
+  // The instance has left for an image, but that image does not exist. So the rank ends as stopped or as
+  // lost.
   if (own != nullptr && own->phase == wire::JobPhase::kMoved && holds_gpu(draft.rank(at).state)) {
     if (operation.stops)
       end(draft, at, JobState::kExited, kExitOfStopped, "stopped while it was being suspended");
@@ -229,7 +231,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotParked& event) {
 
 Result<void> on(JobDraft& draft, std::size_t at, const ImageStored& event) {
   if (state_of(draft.rank(at)) != RankState::kParking)
-    return not_possible(draft.rank(at), "no snapshot of it is being taken");
+    return not_possible(draft.rank(at), "no snapshot of the job is being taken");
   if (!event.image)
     return apply(draft, at,
                  NotParked{Error(ErrorCode::kCorrupt, "The job ended, and its last image is damaged")});
@@ -248,7 +250,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const ImageStored& event) {
 Result<void> on(JobDraft& draft, std::size_t at, const InstancesEnded&) {
   const RankState state = state_of(draft.rank(at));
   if (state != RankState::kEndingStart && state != RankState::kEndingRest)
-    return not_possible(draft.rank(at), "no instance of it is to be ended");
+    return not_possible(draft.rank(at), "no instance of the job is being ended");
   ImageOperation& operation = *draft.change(at).operation;
   set_losses(operation, draft.now_ms());
   if (state == RankState::kEndingStart) {
@@ -302,7 +304,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotStarted& event) {
   Job& rank = draft.change(at);
   const ImageOperation operation = *rank.operation;
   rank.operation.reset();
-  // A job that was removed has no image of its own in which to be parked.
+  // A job that was removed has no image of its own in which to be parked, so it fails.
   rank.state = operation.image.job == rank.id ? JobState::kParked : JobState::kFailed;
   rank.phase = wire::JobPhase::kExited;
   rank.resumes_itself = !operation.by_user;
@@ -314,7 +316,7 @@ Result<void> on(JobDraft& draft, std::size_t at, const NotStarted& event) {
   // A job that was not parked before becomes the last in the resume order. So a failed attempt does not cost
   // another job its turn.
   if (rank.parked_ms == 0) rank.parked_ms = draft.now_ms();
-  // The failed start has no log.
+  // The failed start has no log, so its segment is removed.
   if (rank.segments.size() > 1)
     rank.segments.pop_back();
   else

@@ -10,7 +10,7 @@ namespace ckpt::coordinator::lifecycle {
 Result<void> on(JobDraft& draft, std::size_t at, const OperationBegun& event);
 Result<void> on(JobDraft& draft, std::size_t at, const StaysParked& event);
 Result<void> on(JobDraft& draft, std::size_t at, const SnapshotGivenUp& event);
-Result<void> on(JobDraft& draft, std::size_t at, const RankRests& event);
+Result<void> on(JobDraft& draft, std::size_t at, const RankParkedAgain& event);
 Result<void> on(JobDraft& draft, std::size_t at, const NotParked& event);
 Result<void> on(JobDraft& draft, std::size_t at, const ImageStored& event);
 Result<void> on(JobDraft& draft, std::size_t at, const InstancesEnded& event);

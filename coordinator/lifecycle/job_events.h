@@ -41,8 +41,8 @@ struct MoveRunsAt {
   std::vector<JobRank> ranks;
   std::vector<std::string> argv;
 };
-// An instance was found that this coordinator's store does not know, or had given up. `known_elsewhere` means
-// that the store had the job on another node. `name` is the job's name from now on.
+// An instance was found that this coordinator's store does not know, or had recorded as lost.
+// `known_elsewhere` means that the store had the job on another node. `name` is the job's name from now on.
 struct FoundRunning {
   MoveRunsAt at;
   std::string name;
@@ -65,14 +65,14 @@ struct Proven {
 
 // ---- Orders ----
 
-// Begins an operation into or out of an image. The machine fills in the fields that follow from the rank
+// An operation into or out of an image begins. The machine fills in the fields that follow from the rank
 // itself.
 struct OperationBegun {
   ImageOperation operation;
 };
 // A parked rank stays parked until a user resumes it.
 struct StaysParked {};
-// The rank's last snapshot is given up, and the rank continues to run.
+// The rank's last snapshot is canceled, and the rank continues to run.
 struct SnapshotGivenUp {
   std::string reason;
 };
@@ -88,7 +88,7 @@ struct Confirmed {
   std::string by;
 };
 // The rank is parked again, because another rank did not continue from its image.
-struct RankRests {
+struct RankParkedAgain {
   std::string reason;
 };
 
@@ -115,10 +115,10 @@ struct NotStarted {
   Error error;
 };
 
-using JobEvent =
-    std::variant<StartAnswered, Reported, Missing, LeftBehind, MoveRunsAt, FoundRunning, NodeRemoved,
-                 RunsUnmanaged, Proven, OperationBegun, StaysParked, SnapshotGivenUp, Stop, NodeFenced,
-                 Confirmed, RankRests, NotParked, ImageStored, InstancesEnded, RunsFromImage, NotStarted>;
+using JobEvent = std::variant<StartAnswered, Reported, Missing, LeftBehind, MoveRunsAt, FoundRunning,
+                              NodeRemoved, RunsUnmanaged, Proven, OperationBegun, StaysParked,
+                              SnapshotGivenUp, Stop, NodeFenced, Confirmed, RankParkedAgain, NotParked,
+                              ImageStored, InstancesEnded, RunsFromImage, NotStarted>;
 
 // ---- Actions: performed once the rows are stored ----
 
@@ -127,7 +127,7 @@ struct LogEntry {
   std::string text;
   std::string node;
 };
-// The progress and the end of the task that the operation's client watches.
+// The progress or the outcome of the task that the operation's client watches.
 struct TaskEntered {
   std::string state;
 };
@@ -138,7 +138,7 @@ struct TaskEnded {
   std::optional<Restored> restored;
   std::int64_t fill_ns = -1;
 };
-// The node is ordered to give up the snapshot.
+// The node is ordered to cancel the snapshot.
 struct SnapshotCancelled {
   std::string node;
   Incarnation incarnation = 0;

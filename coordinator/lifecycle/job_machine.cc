@@ -41,24 +41,24 @@ Result<void> check_removable(const Job& rank, const JobView& view) {
     return Error(ErrorCode::kRefused, "job " + label(rank) + " " + reason);
   };
   if (!is_ended(rank.state) && rank.stop_requested)
-    return refused(
-        fmt::format("is being stopped, and node {} has not reported its end. It ends when that node connects "
-                    "again; `gpumigrate node rm {} --force --fenced` confirms that it is dead",
-                    rank.node(), rank.node()));
+    return refused(fmt::format(
+        "is being stopped, and node {} has not reported that the job ended. The job ends when the node "
+        "reconnects; `gpumigrate node rm {} --force --fenced` confirms that the job no longer runs there",
+        rank.node(), rank.node()));
   if (!is_ended(rank.state))
-    return refused(fmt::format("is {}: only ended jobs can be removed; `gpumigrate stop {}` ends it",
+    return refused(fmt::format("is {}: only ended jobs can be removed; `gpumigrate stop {}` ends the job",
                                to_string(rank.state), rank.whole_name()));
   if (is_decided_elsewhere(rank, view))
     return refused("has ended, but a migration or an image operation of it is still open");
   if (rank.unfenced)
     return refused(
-        fmt::format("was lost with node {}, which was removed and may still run it: `gpumigrate node rm {} "
-                    "--force --fenced` confirms that it is dead",
+        fmt::format("was lost with node {}, which was removed and may still run the job: `gpumigrate node rm "
+                    "{} --force --fenced` confirms that the job no longer runs there",
                     rank.node(), rank.node()));
   if (!rank.unfenced_nodes.empty())
     return refused(
-        fmt::format("was stopped, but may still run on {}: it ends when that node connects again, or "
-                    "`gpumigrate node rm NODE --force --fenced` confirms that it is dead",
+        fmt::format("was stopped, but may still run on {}: the job ends when that node reconnects, or "
+                    "`gpumigrate node rm NODE --force --fenced` confirms that the job no longer runs there",
                     fmt::join(rank.unfenced_nodes, ", ")));
   return ok();
 }

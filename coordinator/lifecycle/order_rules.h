@@ -40,13 +40,13 @@ using Order = std::variant<EndOrder, ProofOrder, AbortOrder>;
 // image (Job::fenced).
 [[nodiscard]] std::optional<EndOrder> fence_order(Incarnation fenced, const std::string& node,
                                                   const wire::JobInstance& instance);
-// Returns the orders of a rank that must stop, or of which an instance was given up. `open` is the migration
+// Returns the orders of a rank that must stop, or of which an instance was abandoned. `open` is the migration
 // of the job, or of a rank that moves together with it; null: none.
 [[nodiscard]] std::vector<Order> due_orders(const Job& rank, const Migration* open, const JobView& view);
 // Returns the proof orders that due_orders() contains.
 [[nodiscard]] std::vector<ProofOrder> due_proofs(const Job& rank, const JobView& view);
 
-// Returns the highest incarnation of the rank that was given up. For a job that continues, the current
+// Returns the highest incarnation of the rank that was abandoned. For a job that continues, the current
 // incarnation is not included.
 [[nodiscard]] Incarnation given_up_to(const Job& rank, const JobView& view);
 

@@ -49,7 +49,7 @@ Result<void> park_others(JobDraft& draft) {
   const std::string reason = fmt::format("rank {} {}", (*parked)->rank_number(), kRestsWithOthers);
   for (std::size_t at = 0; at < draft.size(); ++at) {
     if (draft.rank(at).stop_requested) continue;
-    CKPT_TRYV(apply(draft, at, RankRests{reason}));
+    CKPT_TRYV(apply(draft, at, RankParkedAgain{reason}));
   }
   return ok();
 }
@@ -90,7 +90,7 @@ std::string reason_of(std::span<const Job* const> ranks) {
 }
 
 Result<void> settle(JobDraft& draft) {
-  // An older build could lose the stop of a rank that an operation had parked.
+  // A pending stop of a parked rank is applied again, because an older build could lose it.
   for (std::size_t at = 0; at < draft.size(); ++at) {
     if (!draft.rank(at).stop_requested || state_of(draft.rank(at)) != RankState::kParked) continue;
     CKPT_TRYV(apply(draft, at, Stop{draft.rank(at).stop_grace_ms}));
@@ -98,7 +98,7 @@ Result<void> settle(JobDraft& draft) {
   if (first_failed(ranks_of(draft)) == nullptr) {
     CKPT_TRYV(park_others(draft));
   }
-  // A rank that could not be parked has failed by now.
+  // The check is repeated, because a rank that could not be parked has failed by now.
   const Job* failed = first_failed(ranks_of(draft));
   return failed == nullptr ? ok() : stop_others(draft, *failed);
 }

@@ -32,7 +32,7 @@ bool take_report(Job& rank, const wire::JobInstance& instance, std::int64_t now_
   for (const wire::RankState& state : instance.ranks)
     bytes += std::max(state.state_bytes, state.device_bytes);
   rank.phase = instance.phase;
-  // An instance without a description reports nothing, so the job's known state stays valid.
+  // An instance without a description reports nothing about movability, so the known value stays valid.
   if (instance.movable || !instance.reason.empty()) rank.movable = instance.movable;
   if (!is_ended(rank.state)) rank.reason = instance.reason;
   rank.obstacles = instance.obstacles;
@@ -98,13 +98,13 @@ Result<void> on(JobDraft& draft, std::size_t at, const Missing&) {
   if (!holds_gpu(rank.state)) return ok();
   if (state_of(rank) == RankState::kStarting) {
     if (!rank.stop_requested) return ok();
-    draft.change(at).unfenced_nodes.insert(rank.node());  // the node may be executing an order to start the
-                                                          // rank
+    draft.change(at).unfenced_nodes.insert(rank.node());  // the instance counts as unfenced, because the node
+                                                          // may be executing an order to start the rank
     end(draft, at, JobState::kExited, kExitOfStopped, "stopped before it had started");
     return ok();
   }
   if (is_decided_elsewhere(rank, draft.view()) || draft.view().is_closing(rank.id)) return ok();
-  end(draft, at, JobState::kLost, kExitOfFailed, "node " + rank.node() + " no longer has it");
+  end(draft, at, JobState::kLost, kExitOfFailed, "node " + rank.node() + " no longer has the job");
   return ok();
 }
 
@@ -116,7 +116,8 @@ Result<void> on(JobDraft& draft, std::size_t at, const LeftBehind&) {
   else
     end(draft, at, JobState::kLost, kExitOfFailed,
         "node " + rank.node() +
-            " reports that it continued elsewhere, but no node has it: `gpumigrate images` shows its images");
+            " reports that the job continued elsewhere, but no node has the job: `gpumigrate images` shows "
+            "its images");
   return ok();
 }
 

@@ -17,7 +17,7 @@ inline constexpr int kExitOfStopped = 143;
 // together.
 bool take_report(Job& rank, const wire::JobInstance& instance, std::int64_t now_ms);
 
-// Ends the rank: sets state, code, reason and time, and adds the entry in the event log.
+// Records the end of the rank: sets state, code, reason and time, and adds the entry in the event log.
 void end(JobDraft& draft, std::size_t at, JobState state, int exit_code, std::string reason);
 // Returns whether an open migration or operation alone decides about the rank's instances.
 [[nodiscard]] bool is_decided_elsewhere(const Job& rank, const JobView& view);

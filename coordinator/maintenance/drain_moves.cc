@@ -121,7 +121,7 @@ control::Task<> DrainMoves::ask_source(DrainId id, JobId job, bool leaves_node) 
   const auto checked = co_await deps_.moves.check_source(job, leaves_node);
   const auto tries = tries_.find(id);
   if (tries == tries_.end()) co_return;
-  // A node that does not answer is not an obstacle, because the move itself will report more.
+  // A node that does not answer does not block the job, because the move itself will report more.
   std::string refusal;
   if (!checked && is_refusal(checked.error())) refusal = checked.error().to_string();
   tries->second.note_answer(job, refusal, news_);

@@ -78,7 +78,7 @@ void DrainTable::prune(const Retention& retention) {
     if (drain.open()) continue;
     if (surplus == 0 && drain.ended_ms >= retention.since_ms) break;
     if (surplus > 0) --surplus;
-    // A restore that is still open needs its drain.
+    // The drain stays while one of its restores is open, because the restore needs its drain.
     const bool restoring = std::any_of(drain.jobs.begin(), drain.jobs.end(), [](const DrainJob& entry) {
       return entry.state == DrainJobState::kRestoring;
     });

@@ -169,7 +169,7 @@ control::Task<> Drains::ask(std::shared_ptr<Answers> answers, JobId job, std::ve
     known[answer.place.node] = answer.acceptance ? std::string() : answer.acceptance.error().to_string();
 }
 
-// Plans a move in the same way as a drain plans again after refusals.
+// Plans a move without the nodes that refused in `answers`, as a drain plans again after refusals.
 Result<JobMovePlan> Drains::plan_for(const std::vector<JobId>& ranks, PlanHints hints,
                                      const NodeAnswers& answers) const {
   std::vector<std::string> refusals;
@@ -229,7 +229,7 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, cons
     auto& ranks = known != groups.end() ? known->second : groups.emplace_back(whole, Group()).second;
     ranks.push_back(&prospect);
   }
-  // A drain tries the groups in this order (ready_groups()).
+  // The groups are planned in the order in which a drain tries them (ready_groups()).
   std::stable_sort(groups.begin(), groups.end(),
                    [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
   PlanHints hints;

@@ -23,7 +23,7 @@ namespace ckpt::coordinator {
 struct DrainRequest {
   Scope scope;
   std::uint32_t parallel = 2;
-  std::int64_t deadline_ms = 600'000;  // milliseconds from now
+  std::int64_t deadline_ms = 600'000;  // the time from the request to the drain's deadline, in milliseconds
   Fallback fallback = Fallback::kLeave;
   std::string reason;
 };

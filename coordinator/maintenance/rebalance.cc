@@ -55,8 +55,9 @@ PackProblem Rebalancer::problem() const {
 
 Result<const RebalanceRun*> Rebalancer::start(std::uint32_t parallel) {
   if (run_ && run_->state == RunState::kRunning)
-    return Error(ErrorCode::kRefused,
-                 "A rebalance is running: `gpumigrate rebalance --stop` ends it after its open moves");
+    return Error(
+        ErrorCode::kRefused,
+        "A rebalance is running: `gpumigrate rebalance --stop` stops the rebalance after its open moves");
   const std::uint64_t revision = run_ ? run_->revision + 1 : 1;
   run_ = new_run(problem(), parallel, revision);
   stopping_ = false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rebalance`: the cluster as a packing problem, its plan, and carrying it out through ordinary migrations, a
-// few at a time (policies/rebalance/rebalance_run.h decides which).
+// `rebalance`: describes the cluster as a packing problem, plans moves, and carries them out as ordinary
+// migrations. A few moves run at a time (policies/rebalance/rebalance_run.h decides which).
 //
-// A run is not stored. A coordinator that restarts carries on the migrations that are under way and has
-// forgotten the rest. Asking again plans again from where the jobs are.
+// A run is not stored. After a restart, the coordinator continues the migrations that are under way, but the
+// rest of the run is lost. A new request plans again from the current places of the jobs.
 // Threads: one io_context on one thread. Ownership: borrows the tables, which outlive it. Errors: kRefused
 // while a run is under way.
 #pragma once
@@ -33,7 +33,7 @@ class Rebalancer : public ApiSection {
   // Returns the jobs and GPUs to pack now.
   [[nodiscard]] PackProblem problem() const;
   Result<const RebalanceRun*> start(std::uint32_t parallel);
-  void stop();  // ends the run: no further move begins
+  void stop();  // stops the run: no further move begins
   [[nodiscard]] const RebalanceRun* last() const { return run_ ? &*run_ : nullptr; }
 
   [[nodiscard]] bool handles(const HttpRequest& request) const override;

@@ -99,7 +99,7 @@ control::Task<Result<migration::Journal::Copy>> HandoverDriver::copy_journal() {
 }
 
 void HandoverDriver::forget(MigrationId id) {
-  handovers_.forget_migration(id);
+  handovers_.erase_migration(id);
   runner_.disarm([id](const Key& key) { return key.migration == id; });
 }
 
@@ -182,7 +182,7 @@ control::Task<> HandoverDriver::compact() {
   auto forget = co_await effects_.forgettable();
   Result<void> done = ok();
   if (forget) {
-    // Records that were appended in the meantime stay, because the earlier rules do not apply to them.
+    // Records that were appended in the meantime stay, because `forget` was determined before they existed.
     const auto rewrite = [this, &forget] {
       Result<void> compacted = journal_.compact(*forget);
       journal_bytes_ = journal_.size_bytes();

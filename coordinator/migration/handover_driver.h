@@ -80,7 +80,7 @@ class HandoverDriver : private runner::Protocol<HandoverTypes> {
   // Waits until all events that arrived for the migration so far have been processed.
   control::Task<> caught_up(migration::MigrationId id) { return runner_.caught_up(id); }
 
-  // Returns a copy of the records up to now.
+  // Returns a copy of the journal's records up to now.
   control::Task<Result<migration::Journal::Copy>> copy_journal();
   void forget(migration::MigrationId id);
   // Returns whether an event for the migration has not been processed yet.

@@ -98,19 +98,19 @@ std::chrono::milliseconds MigrationRunner::duration(MigrationId id, const migrat
 control::Task<Result<HandoverEffects::Forget>> MigrationRunner::forgettable() {
   deps_.table.store_settled();
   std::set<MigrationId> over;
-  std::set<MigrationId> kept;
+  std::set<MigrationId> retained;
   const MigrationId removed_up_to = deps_.table.removed_up_to();
   for (const auto& [id, m] : deps_.table.all()) {
     const Job* job = deps_.jobs.find(m.job);
     const bool stored = deps_.table.is_settled_in_store(m);
     if (stored && (job == nullptr || is_ended(job->state))) over.insert(id);
-    if (id <= removed_up_to) kept.insert(id);
+    if (id <= removed_up_to) retained.insert(id);
   }
   CKPT_CO_TRYV(co_await durable(deps_.sync));
-  const Forget forget = [over = std::move(over), kept = std::move(kept),
+  const Forget forget = [over = std::move(over), retained = std::move(retained),
                          removed_up_to](const migration::Record& record) {
     const MigrationId id = record.info.migration;
-    return over.contains(id) || (id <= removed_up_to && !kept.contains(id));
+    return over.contains(id) || (id <= removed_up_to && !retained.contains(id));
   };
   co_return forget;
 }
@@ -119,17 +119,22 @@ std::optional<std::string> MigrationRunner::refusal(const Node& node, const wire
                                                     std::size_t bytes) const {
   const Migration* m = deps_.table.find(message.migration);
   if (m == nullptr || (node.row.name != m->from.node && node.row.name != m->to.node))
-    return "the node takes no part in the migration";
-  // A target that does not know the migration would give up the rank that it prepares for the other commit.
-  if (m->gang_move != 0) return "the migration is one of several ranks, which have a commit of their own";
+    return "the node does not take part in the migration";
+  // Such a message is refused. A target that does not know the migration would give up the rank that it
+  // prepares for the other commit.
+  if (m->gang_move != 0)
+    return "the migration is one of several ranks, which use a different commit protocol";
   if (!may_state(*m, node.row.name, message))
     return "the node is not the " + std::string(to_string(message.from.role));
   if (message.to.role == wire::Role::kCoordinator) return std::nullopt;
-  // An agent that does not know the migration records its refusal for the job that the message names.
-  if (message.job != m->job || message.base != m->base) return "it names another job or incarnation";
+  // The message must name the migration's job and incarnation. An agent that does not know the migration
+  // records its refusal for the job that the message names.
+  if (message.job != m->job || message.base != m->base)
+    return "the message names a different job or incarnation";
   if (bytes > wire::kMaxBetweenAgentsBytes)
-    return std::to_string(bytes) + " bytes are more than agents may exchange";
-  // An agent that was ordered to forget the job would record a migration that it does not know.
+    return std::to_string(bytes) + " bytes exceed the limit of messages between agents";
+  // The message is not relayed, because an agent that was ordered to forget the job would record a migration
+  // that it does not know.
   const Job* job = deps_.jobs.find(m->job);
   if (m->settled && (job == nullptr || is_ended(job->state))) return "the migration and its job have ended";
   return std::nullopt;

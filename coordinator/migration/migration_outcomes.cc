@@ -45,8 +45,8 @@ MigrationResult aborted_as(AbortCause cause, ErrorCode reason) {
     case AbortCause::kNone:
       break;
   }
-  // A side may find only during the copy that it must refuse (tensors that do not match), or that the job
-  // never pauses.
+  // These codes count as a refusal or a timeout even after the copy has begun. A side may find only during
+  // the copy that it must refuse (tensors that do not match), or that the job never pauses.
   switch (reason) {
     case ErrorCode::kInvalidArgument:
     case ErrorCode::kRefused:
@@ -110,13 +110,14 @@ void MigrationOutcomes::on_report(Migration& m, const migration::Report& report,
       return decide(m, MigrationResult::kRefused, report.reason.text, owner);
     case ReportKind::kAborted:
     case ReportKind::kClosedSource:
-      // A restarted machine no longer knows what had run.
+      // The row is read, because a restarted machine no longer knows whether the job ran at the target.
       if (m.ran_at_target) return decide(m, MigrationResult::kRestored, report.reason.text, owner);
-      // The machine knows only the cluster's timeout, not the timeout of this migration.
+      // The row's cause decides, because the machine knows only the cluster's timeout, not the timeout of
+      // this migration.
       if (m.abort_cause == AbortCause::kTimeout)
-        return decide(m, MigrationResult::kTimedOut,
-                      fmt::format("The migration did not end within {} ms: {}", m.timeout_ms, waited_for(m)),
-                      owner);
+        return decide(
+            m, MigrationResult::kTimedOut,
+            fmt::format("The migration did not finish within {} ms: {}", m.timeout_ms, waited_for(m)), owner);
       return decide(m, aborted_as(m.abort_cause, report.reason.code), report.reason.text, owner);
     case ReportKind::kRestored:
       return decide(m, MigrationResult::kRestored, report.reason.text, owner);

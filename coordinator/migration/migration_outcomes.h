@@ -53,7 +53,7 @@ class MigrationOutcomes {
   void note_pause(Job& job, const Migration& migration);
 
   Dependencies deps_;
-  // timers of decided migrations
+  // timers of decided migrations that are not closed yet
   std::map<MigrationId, std::shared_ptr<control::asio::steady_timer>> timers_;
 };
 

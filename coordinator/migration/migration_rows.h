@@ -14,7 +14,7 @@ namespace ckpt::coordinator {
 // cannot be decoded.
 [[nodiscard]] Migration row_of_record(MigrationId id, JobId rank, Incarnation base,
                                       const wire::MigrationPlan* plan);
-// Adds the row of a new migration with its plan to the table, and reports its begin.
+// Adds the row of a new migration with its plan to the table, and adds an event for its begin.
 Result<Migration*> begin_row(MigrationTable& table, EventLog& events, Migration row,
                              wire::MigrationPlan plan);
 

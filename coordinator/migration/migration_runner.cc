@@ -11,7 +11,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::chrono::seconds kDecisionPollInterval{1};  // a notification ends the wait earlier
+constexpr std::chrono::seconds kDecisionPollInterval{1};  // the longest wait between two checks; a
+                                                          // notification ends the wait earlier
 constexpr std::chrono::milliseconds kRetryInterval{20};
 
 std::vector<wire::RankPlace> rank_places(const wire::MigrationPlan& plan) {
@@ -58,7 +59,8 @@ Result<void> MigrationRunner::restore() {
   return ok();
 }
 
-// Returns the table's entry for a record. The table lacks the migration if the store was lost.
+// Returns the table's row for a record. Inserts the row if the store has lost it. Also stores the plan of an
+// open migration.
 Migration& MigrationRunner::entry(const migration::HandoverInfo& info) {
   Migration* known = deps_.table.find(info.migration);
   if (known != nullptr && (!known->open() || deps_.table.plan_of(known->id) != nullptr)) return *known;
@@ -108,16 +110,16 @@ Result<Migration*> MigrationRunner::begin(const Job& job, const Request& request
   std::vector<wire::RankPlace> places = rank_places(plan);
   auto encoded = wire::encode(plan);
   CKPT_TRY(created, begin_row(deps_.table, deps_.events, std::move(row), std::move(plan)));
-  Migration& kept = *created;
-  migration::HandoverInfo info(kept.id, job.id, kept.base, std::move(places), std::move(encoded));
-  if (kept.network.empty() || kept.from.node == kept.to.node) {
-    CKPT_TRYV(start_handover(kept, std::move(info)));
-    return &kept;
+  Migration& added = *created;
+  migration::HandoverInfo info(added.id, job.id, added.base, std::move(places), std::move(encoded));
+  if (added.network.empty() || added.from.node == added.to.node) {
+    CKPT_TRYV(start_handover(added, std::move(info)));
+    return &added;
   }
-  checking_.insert(kept.id);
-  control::spawn(deps_.executor, "begin of migration " + migration_text(kept.id),
-                 start(kept.id, std::move(info), request.network));
-  return &kept;
+  checking_.insert(added.id);
+  control::spawn(deps_.executor, "begin of migration " + migration_text(added.id),
+                 start(added.id, std::move(info), request.network));
+  return &added;
 }
 
 control::Task<> MigrationRunner::start(MigrationId id, migration::HandoverInfo info, SharedNetwork network) {
@@ -164,7 +166,7 @@ Result<void> MigrationRunner::recover(const std::string& node, migration::Handov
   if (id == 0 || info.job == 0 || info.base == 0 || plan.spec.ranks.empty() || plan.target_ranks.empty() ||
       !takes_part)
     return Error(ErrorCode::kInvalidArgument,
-                 "Node " + node + " described no migration in which it takes part");
+                 "Node " + node + " did not describe a migration in which it takes part");
   CKPT_TRYV(deps_.table.skip_ids_to(id));
   entry(info);
   deps_.table.mark_unsettled(id);
@@ -253,7 +255,7 @@ control::Task<Result<void>> MigrationRunner::set_limits(MigrationId id,
     m = deps_.table.find(id);
     if (m == nullptr) co_return no_migration(id);
     if (set) break;
-    // A source that is about to prepare does not know the migration yet.
+    // The call is repeated, because a source that is about to prepare does not know the migration yet.
     const bool is_early =
         set.error().code() == ErrorCode::kNotFound && m->phase == MigrationPhase::kPreparing;
     if (!is_early || std::chrono::steady_clock::now() >= deadline) co_return set.error();

@@ -5,8 +5,8 @@
 //
 // The journal decides, and the table only shows. A request waits while a record of its migration is being
 // written: begun() and caught_up() return when that is done. A journal that refuses cleanly (full disk) fails
-// the current migration. If it is unknown whether a record was written, the process ends through `fatal`, and
-// the restart reads the journal.
+// the current migration. If it is unknown whether a record was written, the process exits through `fatal`,
+// and the restarted process reads the journal.
 // Threads: one io_context on one thread. Ownership: owns the driver and its journal; borrows its
 // dependencies, which outlive it. Errors: kNotFound; kRefused (too late, or the migration is over); those of
 // store and journal.
@@ -62,8 +62,8 @@ class MigrationRunner : private HandoverEffects {
   // and their records decide. Returns kInvalidArgument if it is not a handover of that node.
   Result<void> recover(const std::string& node, migration::HandoverInfo info);
   Result<void> abort(MigrationId id, const std::string& reason);
-  // Gives up a migration because its target may take no job any more. The migration is recorded as failed,
-  // not as aborted by a user.
+  // Cancels a migration because its target accepts no job any more. The migration is recorded as failed, not
+  // as aborted by a user.
   Result<void> give_up(MigrationId id, const std::string& reason);
   control::Task<Result<void>> resolve(MigrationId id, Side side);
   control::Task<Result<void>> set_limits(MigrationId id, std::optional<std::int64_t> max_downtime_ns,
@@ -75,7 +75,7 @@ class MigrationRunner : private HandoverEffects {
   control::Task<> caught_up(MigrationId id) { return driver_.caught_up(id); }
   control::Task<Result<migration::Journal::Copy>> copy_journal() { return driver_.copy_journal(); }
   // Removes some of the closed migrations that need not stay, the oldest first. A migration stays if an agent
-  // may still ask about it, or if it is the newest of a job that has not ended. Returns true if there may be
+  // may still query it, or if it is the newest of a job that has not ended. Returns true if there may be
   // more.
   bool prune(const Retention& retention);
 
@@ -123,7 +123,8 @@ class MigrationRunner : private HandoverEffects {
   std::set<MigrationId> checking_;  // migrations whose network is being checked
   Signal checked_;
   LogThrottle dropped_;
-  std::chrono::milliseconds late_grace_;  // the time in which the nodes of a late move can still answer
+  std::chrono::milliseconds late_grace_;  // the time that nodes get to answer if the move's limit has already
+                                          // passed
 };
 
 }  // namespace ckpt::coordinator

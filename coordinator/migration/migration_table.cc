@@ -35,7 +35,7 @@ Migration& MigrationTable::insert(Migration migration) {
 
 void MigrationTable::save(Migration& m) {
   ++m.revision;
-  // A migration that the journal does not record is found again after a restart.
+  // An undecided migration without a journal record is not stored, because it is found again after a restart.
   if (m.forgotten && m.phase < MigrationPhase::kClosing) return changed_.notify();
   if (auto stored = store_.put(m); !stored)
     spdlog::error("migration {} was not stored: {}", label(m), stored.error().to_string());

@@ -25,7 +25,7 @@ namespace ckpt::coordinator {
 struct MoveClaim {
   Place from;
   Place to;
-  std::uint64_t bytes = 0;  // the memory that the rank needs there
+  std::uint64_t bytes = 0;  // the memory that the rank needs on the claimed GPU
 };
 
 class MigrationTable {
@@ -65,7 +65,8 @@ class MigrationTable {
     visited_ += migrations_.size();
     return migrations_;
   }
-  [[nodiscard]] std::vector<std::reference_wrapper<const Migration>> open() const;  // ordered by id
+  // returns the open migrations, ordered by id
+  [[nodiscard]] std::vector<std::reference_wrapper<const Migration>> open() const;
   [[nodiscard]] const std::set<MigrationId>& open_ids() const { return index_.open(); }
   [[nodiscard]] const Migration* open_of(JobId job) const;
   [[nodiscard]] std::set<MigrationId> of(JobId job) const { return index_.of(job); }
@@ -75,7 +76,8 @@ class MigrationTable {
   // Returns whether the job's newest migration is decided but not all its reports have arrived.
   [[nodiscard]] bool is_closing(JobId job) const;
 
-  // Sets the GPUs that a move of the whole job in preparation will use. No GPUs: it is not prepared any more.
+  // Sets the GPUs that a move of the whole job in preparation will use. Without GPUs, the move is no longer
+  // in preparation.
   void claim(JobId whole, std::vector<MoveClaim> claims);
   [[nodiscard]] const std::map<JobId, std::vector<MoveClaim>>& claims() const { return claims_; }
 
@@ -116,7 +118,7 @@ class MigrationTable {
   std::map<MigrationId, Migration> migrations_;
   std::map<MigrationId, wire::MigrationPlan> plans_;
   MigrationIndex index_;
-  std::map<JobId, std::vector<MoveClaim>> claims_;  // by whole job
+  std::map<JobId, std::vector<MoveClaim>> claims_;  // the claims of moves in preparation, by whole job
   std::set<MigrationId> unsettled_;
   std::set<MigrationId> unsaved_settled_;
   MigrationId removed_up_to_ = 0;  // all ids up to this one that the table lacks were removed

@@ -16,8 +16,8 @@ namespace {
 
 struct Asked {
   MoveQuestion question;
-  std::map<bool, Result<std::optional<wire::MoveNeeds>>> needs;  // the needs by whether the job leaves its
-                                                                 // node
+  std::map<bool, Result<std::optional<wire::MoveNeeds>>> needs;  // the needs of the move, by whether the job
+                                                                 // leaves its node
   std::vector<TargetAnswer> answers;
 
   [[nodiscard]] bool leaves_node(const Place& to) const { return to.node != question.from.node; }
@@ -48,12 +48,12 @@ control::Task<Result<void>> check_target(NodeCalls& calls, const Asked& asked, P
   wire::CheckTarget check;
   check.spec = asked.question.spec;
   check.spec.incarnation = asked.question.incarnation + 1;
-  check.spec.env.clear();  // the check starts no part of the program
+  check.spec.env.clear();  // the check needs no environment, because it starts no part of the program
   for (wire::RankSpec& rank : check.spec.ranks) rank.gpu_index = to.gpu;
   check.needs = *needs;
-  const auto taken = co_await calls.check_target(to.node, std::move(check), kCheckAnswer);
-  if (taken) co_return ok();
-  const Error& error = taken.error();
+  const auto accepted = co_await calls.check_target(to.node, std::move(check), kCheckAnswer);
+  if (accepted) co_return ok();
+  const Error& error = accepted.error();
   const bool is_silent = error.code() == ErrorCode::kTimedOut || error.code() == ErrorCode::kUnavailable;
   co_return is_silent ? not_asked(to.node, error) : error;
 }

@@ -13,11 +13,10 @@ namespace {
 
 Error not_reached(const SharedNetwork& network, const AddressPair& path, const Place& from, const Place& to,
                   const Error& error) {
-  return Error(
-             ErrorCode::kRefused,
-             fmt::format(
-                 "{} does not reach {} over network {}, from {} to {}; choose another network with --network",
-                 from.node, to.node, network.name, path.source, path.target))
+  return Error(ErrorCode::kRefused,
+               fmt::format(
+                   "{} cannot reach {} over network {}, from {} to {}; choose another network with --network",
+                   from.node, to.node, network.name, path.source, path.target))
       .caused_by(error);
 }
 

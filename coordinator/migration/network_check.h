@@ -14,7 +14,8 @@
 
 namespace ckpt::coordinator {
 
-// The limit of a check. A mover may have to be started, and a lane may have to be given up.
+// The limit of a check. A mover may have to be started, and an attempt to open a lane may have to be
+// abandoned.
 inline constexpr std::chrono::milliseconds kNetworkCheckLimit{40000};
 
 // Checks each pair of the network's addresses in sequence. An empty network name means that a node's agent is

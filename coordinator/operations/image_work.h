@@ -13,7 +13,7 @@ namespace ckpt::coordinator {
 class ImageWork {
  public:
   virtual ~ImageWork() = default;
-  // Gives up a job's last snapshot, so that the job continues to run. Returns false if that is not possible,
+  // Cancels a job's last snapshot, so that the job continues to run. Returns false if that is not possible,
   // or not any more. The operation ends shortly afterwards.
   virtual bool give_up_parking(JobId id, const std::string& reason) = 0;
 };

@@ -47,8 +47,7 @@ std::string JobStates::warning_of(const Job& job) const {
     return fault && fault->forbids_reading;
   });
   if (forbidden)
-    text +=
-        "; its memory must not be read any more: `restore` continues the job from an image before the fault";
+    text += "; its memory must no longer be read: `restore` continues the job from an image before the fault";
   return text;
 }
 
@@ -64,7 +63,7 @@ std::string JobStates::why_not_stopped(const Job& job) const {
   const std::string silent = job.stop_requested ? silent_node(job) : "";
   if (silent.empty()) return {};
   return "node " + silent +
-         " is unreachable, and the job may still run there: it is stopped when that node connects again";
+         " is unreachable, and the job may still run there: the job is stopped when that node reconnects";
 }
 
 std::string JobStates::why_not_movable(const Job& job) const {
@@ -72,7 +71,7 @@ std::string JobStates::why_not_movable(const Job& job) const {
     return silent;
   const std::string state = of(job);
   if (const Migration* open = migrations_.open_of(job.id))
-    return "migration " + migration_text(open->id) + " of it is open";
+    return "migration " + migration_text(open->id) + " of the job is open";
   if (std::string others = job.why_not_alone(); !others.empty()) return others;
   if (state == "unknown") return job.reason;
   // A snapshot yields to a move: its node first lets the job continue.
@@ -84,7 +83,7 @@ std::string JobStates::why_not_movable(const Job& job) const {
 }
 
 bool JobStates::lacks_context(const Job& job) const {
-  // A job that its node has not reported yet may begin to run at any moment.
+  // A job without a report of its node is not counted, because it may begin to run at any moment.
   const bool is_reported = job.state != JobState::kStarting && !job.reason.empty();
   return is_reported && job.spec.mode == MigrationMode::kTransparent && of(job) == "starting" &&
          wall_clock_ms() - job.started_ms > kMakesContextMs;

@@ -38,8 +38,8 @@ constexpr std::array kStrategies = {wire::MigrateStrategy::kLive, wire::MigrateS
 constexpr std::array kMigrationModes = {MigrationMode::kCooperative, MigrationMode::kTransparent,
                                         MigrationMode::kAdopted};
 
-// Returns buckets from the milliseconds of a cooperative job to a transparent move between nodes over a slow
-// link.
+// Returns bucket bounds in seconds. They range from pauses of cooperative jobs (milliseconds) to transparent
+// moves between nodes over a slow link.
 std::vector<double> pause_bounds() {
   return {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 }
@@ -68,19 +68,19 @@ double seconds(std::int64_t unix_ms) {
 Metrics::Metrics(Tables tables)
     : events(registry_.counter("gpumigrate_events_total", "Events since the coordinator started, by kind.",
                                {"kind"})),
-      api_answers(registry_.counter("gpumigrate_api_answers_total",
-                                    "Answers of the HTTP API, by the class of their status.", {"code"})),
+      api_answers(registry_.counter("gpumigrate_api_answers_total", "HTTP API responses, by status class.",
+                                    {"code"})),
       migrations(registry_.counter("gpumigrate_migrations_total",
                                    "Migrations that have ended, by result (see docs/api.md).",
                                    {"strategy", "mode", "result"})),
-      sent_bytes(registry_.counter(
-          "gpumigrate_sent_bytes_total",
-          "Bytes that ended migrations carried, before encoding: chunks of device memory, the "
-          "host process's state, what the driver's own checkpoint carried.",
-          {"kind"})),
+      sent_bytes(
+          registry_.counter("gpumigrate_sent_bytes_total",
+                            "Bytes that ended migrations transferred, before encoding: chunks of device "
+                            "memory, the host process's state, and the data of the driver's own checkpoint.",
+                            {"kind"})),
       final_bytes(registry_.counter(
           "gpumigrate_final_bytes_total",
-          "Bytes of chunks that were copied in the pause, as encoded where that is smaller.")),
+          "Bytes of chunks that were copied during the pause, counted as encoded where that is smaller.")),
       wire_bytes(
           registry_.counter("gpumigrate_wire_bytes_total",
                             "Bytes that ended migrations put on the link: chunks as encoded, with headers.")),
@@ -288,7 +288,8 @@ void Metrics::observe_migrations() {
   registry_.gauge("gpumigrate_oldest_open_migration_timestamp_seconds",
                   "Unix time of the request of the oldest open migration; absent without one.", {},
                   [this](Series& out) {
-                    const auto open = tables_.migrations.open();  // ids increase with time
+                    const auto open = tables_.migrations.open();  // the table is ordered by id, and ids
+                                                                  // increase with time
                     if (!open.empty()) out.add(seconds(open.front().get().started_ms));
                   });
   observe_transfer("gpumigrate_remaining_bytes",

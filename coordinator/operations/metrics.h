@@ -57,7 +57,7 @@ class Metrics {
   metrics::Counters dirty_bytes;
   metrics::Counters resent_chunks;
   metrics::Histograms migration_seconds;  // labels: strategy, mode
-  metrics::Histograms setup_seconds;      // mode
+  metrics::Histograms setup_seconds;      // label: mode
   metrics::Histograms downtime_seconds;   // labels: strategy, mode
   metrics::Histograms downtime_pieces;    // label: piece
   metrics::Histograms rounds;
@@ -67,7 +67,7 @@ class Metrics {
   metrics::Histograms communicators_seconds;  // labels: rank, communicators
 
  private:
-  // Counts the measurements of a migration when it has ended.
+  // Counts the event. Also counts the measurements of a migration, for example when it has ended.
   void count_event(const Event& event);
   void observe_nodes();
   void observe_gpus();

@@ -18,8 +18,8 @@ namespace {
 // changes.
 constexpr std::int64_t kInventoryMs = 7'000;
 constexpr std::int64_t kAdmissionWaitMs = 10'000;
-constexpr std::chrono::seconds kPlanAgain{1};  // whether waiting helps changes over time, so plans are
-                                               // computed again
+constexpr std::chrono::seconds kPlanAgain{1};  // the interval at which plans are computed again, because the
+                                               // effect of waiting changes over time
 
 // Checks whether a node of the request may soon become usable. Its state may be slightly outdated: a
 // disconnected node may be connecting, and a driver that did not answer may answer the next query.
@@ -57,7 +57,7 @@ Result<std::string> reason_of(const Result<void>& answer) {
 Result<void> check_program(const Job& job, const wire::MigrateOptions& options) {
   if (options.new_argv.empty() || job.spec.mode == MigrationMode::kCooperative) return ok();
   return Error(ErrorCode::kRefused, "Job " + job.spec.name + " is " + std::string(to_string(job.spec.mode)) +
-                                        ": only a cooperative job can continue as another program");
+                                        ": only a cooperative job can continue as a different program");
 }
 
 }  // namespace
@@ -145,7 +145,8 @@ bool Moves::may_be_possible_soon(const Job& job) const {
   if (state == "starting") return !deps_.states.lacks_context(job);
   if (not_described_yet) return true;
   if (!deps_.states.why_not_movable(job).empty()) return false;
-  // A job that ended frees its memory shortly afterwards, and its node reports that with its next inventory.
+  // The move may become possible with the next inventory: a job that ended, or was moved, frees its memory
+  // shortly afterwards.
   const std::int64_t since = wall_clock_ms() - kInventoryMs;
   return deps_.jobs.newest_end_ms() > since || deps_.migrations.newest_end_ms() > since;
 }
@@ -188,7 +189,7 @@ control::Task<std::string> Moves::others_text(JobId id, std::vector<Place> other
   const auto answers = co_await ask(id, std::move(others), std::move(network));
   if (!answers) co_return std::string();
   for (const TargetAnswer& other : *answers) {
-    if (other.acceptance) co_return fmt::format("; {0} would take it (--to {0})", other.place.node);
+    if (other.acceptance) co_return fmt::format("; {0} would accept the job (--to {0})", other.place.node);
   }
   co_return std::string();
 }

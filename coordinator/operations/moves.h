@@ -18,11 +18,11 @@
 
 namespace ckpt::coordinator {
 
-// The default limit of the downtime.
+// The default limit of a move's downtime, in nanoseconds.
 inline constexpr std::int64_t kDefaultMaxDowntimeNs = 200'000'000;
 
 struct MigrateRequest {
-  std::string to = "auto";  // NODE, NODE:GPU or auto
+  std::string to = "auto";  // the target: NODE, NODE:GPU or auto
   std::string network;      // the network to use; empty: the first that both nodes have
   wire::MigrateOptions options;
   std::int64_t timeout_ms = 0;
@@ -72,14 +72,14 @@ class Moves {
   // order of the targets.
   control::Task<Result<std::vector<TargetAnswer>>> ask(JobId id, std::vector<Place> targets,
                                                        std::string network);
-  // Makes the part of check() that does not depend on the target.
+  // Makes only the checks of check() that do not depend on the target.
   control::Task<Result<void>> check_source(JobId id, bool leaves_node);
   // Returns the obstacles to a move of this running job. The job's node is queried, and the nodes that have a
   // GPU for the job. Changes nothing. Returns kRefused if the job does not run, otherwise the errors of the
   // node's answers.
   control::Task<Result<MoveObstacles>> obstacles(JobId id);
-  // Begins a migration. Waits up to kAdmissionWaitMs if the move may soon become possible: while the job is
-  // starting, or while the nodes have not reported released memory yet.
+  // Begins a migration. Waits up to kAdmissionWaitMs if the move may soon become possible. This is the case
+  // while the job is starting, or while the nodes have not reported released memory yet.
   control::Task<Result<Migration*>> migrate(JobId id, MigrateRequest request);
   // Cancels the parking of a job that is going into an image although `plan` has a place for the job. Returns
   // true if the cancellation has begun.

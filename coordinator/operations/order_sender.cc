@@ -117,8 +117,7 @@ void OrderSender::send(JobId id) {
   for (const lifecycle::Order& order : lifecycle::due_orders(*job, open, deps_.view)) {
     if (std::holds_alternative<lifecycle::AbortOrder>(order)) {
       if (abort(id, *open))
-        return send(id);  // the abort may have ended the migration, so the job's orders
-                          // are computed again
+        return send(id);  // the abort may have closed the migration, so the job's orders are computed again
     } else if (const auto* end = std::get_if<lifecycle::EndOrder>(&order)) {
       send(id, *end);
     } else if (const auto* proof = std::get_if<lifecycle::ProofOrder>(&order)) {

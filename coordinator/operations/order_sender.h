@@ -42,8 +42,8 @@ class OrderSender {
   // Starts the sender. Call this once, after everything has been loaded.
   void start();
 
-  // Ends instances that must not run, also of a job that was restored and then removed. Call this before the
-  // job's own state machine processes the report.
+  // Orders the node to end an instance that must not run, even if its job was restored and then removed. Call
+  // this before the job's own state machine processes the report.
   void fence(const Node& node, const wire::JobInstance& instance);
   // Sends the other orders that are due. Call this after the job's own state machine has processed the
   // report.

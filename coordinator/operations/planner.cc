@@ -154,7 +154,7 @@ Result<GangPlan> Planner::plan(const SubmitRequest& request) const {
   const PlacementRequest wanted = request_for(request);
   GangPlan plan = place_gang(rank_candidates(views, wanted), views, request.gang);
   const bool is_any_suitable = !plan.candidates.empty() && plan.candidates.front().suitable;
-  if (!is_any_suitable) plan.reason = "No GPU can take the job: " + why_none(plan.candidates, wanted);
+  if (!is_any_suitable) plan.reason = "No GPU can hold the job: " + why_none(plan.candidates, wanted);
   return plan;
 }
 
@@ -213,7 +213,7 @@ Result<MigratePlan> Planner::plan(const Job& job, const std::string& to, const P
   return plan_move(std::move(views), wanted, moving);
 }
 
-// Takes the user's target, NODE or NODE:GPU, into the request. "auto" names none.
+// Adds the user's target, NODE or NODE:GPU, to the request. "auto" adds none.
 Result<void> Planner::name_target(PlacementRequest& wanted, const std::string& to) const {
   if (to == "auto" || to.empty()) return ok();
   CKPT_TRY(place, parse_place(to));
@@ -238,7 +238,7 @@ Result<MigratePlan> Planner::plan_restore(const Job& job, const Image& image, co
   CKPT_TRYV(name_target(wanted, to));
   ReturningJob returning;
   returning.name = job.spec.name;
-  if (holds_gpu(job.state)) {  // a job that is to be revived has no place yet
+  if (holds_gpu(job.state)) {  // a job that will be revived has no GPU yet
     returning.held = job.place();
     returning.shown_bytes = shown_bytes(job);
   }

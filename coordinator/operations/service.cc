@@ -26,7 +26,7 @@ std::vector<std::string> reasons_for(const GangPlan& plan, const Place& place) {
   std::vector<std::string> others;
   for (const Place& other : plan.places)
     if (other.node == place.node && other != place) others.push_back(to_text(other));
-  if (!others.empty()) reasons.push_back(fmt::format("beside the ranks on {}", fmt::join(others, " and ")));
+  if (!others.empty()) reasons.push_back(fmt::format("next to the ranks on {}", fmt::join(others, " and ")));
   return reasons;
 }
 

@@ -58,7 +58,8 @@ class Service {
   control::Task<> start(JobId id);
   // Stops ranks of one job, in one write: WholeJob::ranks, or some of them. The stop is recorded, and orders
   // are sent until no instance of the ranks runs (order_sender.h). If a node is disconnected the order stays
-  // in force, and the rank has not ended before the node reports it. A repeated call sets a new grace time.
+  // in force. The rank counts as not ended until the node reports its end. A repeated call sets a new grace
+  // time.
   Result<void> stop(const std::vector<Job*>& ranks, std::int64_t grace_ms);
   // Removes ranks of one job that have ended, with the data that the nodes store about them, except images.
   // Returns kRefused, with all ranks still there, if one of them is live.

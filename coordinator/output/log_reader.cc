@@ -113,7 +113,7 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
       walk.chunk.ended = true;
       break;
     }
-    // The job was rolled back to an earlier instance.
+    // The reader may be beyond the last instance, because the job was rolled back to an earlier one.
     if (walk.index >= job->segments.size()) walk.index = job->segments.size() - 1;
     const Segment segment = job->segments[walk.index];
     bool last = walk.index + 1 >= job->segments.size();
@@ -154,13 +154,13 @@ control::Task<Result<LogChunk>> LogReader::read(JobId id, std::uint64_t offset, 
       ++walk.index;
       continue;
     }
-    // The instance's successor runs, so its node is freeing the instance. Before that, the end of its log is
-    // not known.
+    // The instance's successor runs, so its node is freeing the instance. Until the instance is freed, the
+    // end of its log is not known.
     const bool is_being_freed = !last && !data.ended;
     const auto until = is_being_freed ? freed_until : deadline;
     const auto now = steady_clock::now();
     if (now >= until) break;
-    // The instance has ended, and its successor is not known yet.
+    // The reader waits for a change, because the instance has ended and its successor is not known yet.
     if (data.ended) co_await jobs_.changed().wait_until(until);
     if (is_being_freed) co_await jobs_.changed().wait_until(std::min(until, now + kLogPollInterval));
   }

@@ -22,9 +22,10 @@ struct LogChunk {
   bool ended = false;
   Segment from;              // the instance that wrote the bytes
   std::uint64_t length = 0;  // length of the whole log, as far as its nodes have reported
-  // Disconnected nodes of whose part some output was skipped: "node-a".
+  // The disconnected nodes whose part of the output was skipped, at least partly: "node-a".
   std::set<std::string> missing;
-  std::uint64_t skipped = 0;  // bytes before `bytes` that a node has freed (its job_log_limit_mib)
+  std::uint64_t skipped = 0;  // bytes before `bytes` that were skipped because a node has deleted them (its
+                              // job_log_limit_mib)
 };
 
 // The requested form of a part of a log.

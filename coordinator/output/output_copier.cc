@@ -12,11 +12,13 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestWait{1000};  // an inventory may also report that instances have
+constexpr std::chrono::milliseconds kLongestWait{1000};  // the longest wait for a change of the jobs, because
+                                                         // an inventory may also report that instances have
                                                          // ended
 constexpr std::chrono::milliseconds kCopyPollInterval{100};
 constexpr unsigned kMaxPieces =
-    2 * kKeptOutput / wire::kMaxLogBytes;  // a node may answer with less than it has
+    2 * kKeptOutput / wire::kMaxLogBytes;  // the maximum number of queries for one log; a node may answer
+                                           // with less than it has
 
 bool writes_no_more(const wire::JobInstance& instance) {
   return instance.phase == wire::JobPhase::kMoved || instance.phase == wire::JobPhase::kExited;
@@ -34,7 +36,8 @@ control::Task<> OutputCopier::run() {
     timer.expires_after(kCopyPollInterval);
     co_await timer.async_wait(control::kTuple);
     co_await deps_.jobs.changed().wait_until(Clock::now() + std::min(kLongestWait, deps_.interval));
-    // Jobs that are unknown after a loss of the store may still be recovered from their nodes.
+    // Only copies of removed jobs are removed. Jobs that are unknown after a loss of the store may still be
+    // recovered from their nodes.
     co_await deps_.copies.retain_only([this](JobId job) { return !deps_.jobs.was_forgotten(job); });
     copy_from_nodes();
   }
@@ -83,7 +86,7 @@ control::Task<> OutputCopier::copy_node(std::string node, std::vector<Wanted> in
     const auto copied = co_await copy(node, instance);
     const bool is_silent = !copied && (copied.error().code() == ErrorCode::kTimedOut ||
                                        copied.error().code() == ErrorCode::kUnavailable);
-    if (is_silent) break;  // the remaining logs are copied the next time
+    if (is_silent) break;  // the node does not answer, so the remaining logs are copied the next time
   }
   busy_.erase(node);
 }
@@ -104,11 +107,12 @@ control::Task<Result<void>> OutputCopier::copy(const std::string& node, Wanted i
     const bool leaves_gap = offset == newest && newest > goes_on_at;
     const std::size_t cut = leaves_gap ? line_begin(data.bytes) : 0;
     offset = data.next_offset();
-    const auto kept = co_await deps_.copies.append(instance.job, instance.incarnation, data.offset + cut,
-                                                   data.bytes.substr(cut));
-    if (!kept && !std::exchange(failed_, true))
-      spdlog::error("output of job {} was not copied: {}", job_text(instance.job), kept.error().to_string());
-    if (!kept) co_return kept.error();
+    const auto appended = co_await deps_.copies.append(instance.job, instance.incarnation, data.offset + cut,
+                                                       data.bytes.substr(cut));
+    if (!appended && !std::exchange(failed_, true))
+      spdlog::error("output of job {} was not copied: {}", job_text(instance.job),
+                    appended.error().to_string());
+    if (!appended) co_return appended.error();
     failed_ = false;
   }
   co_return ok();

@@ -62,14 +62,15 @@ class OutputCopies {
   control::Task<> retain_only(std::function<bool(JobId)> stays);
 
   [[nodiscard]] std::uint64_t limit() const noexcept { return limit_; }
-  // size of all files in whole disk blocks
+  // Returns the size of all files in whole disk blocks.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
   using Key = std::pair<JobId, Incarnation>;
   struct Copy {
     OutputExtent extent;
-    std::uint64_t grown = 0;  // orders the copies by the time of their last growth
+    std::uint64_t grown = 0;  // the count of all growths at this copy's last growth; orders the copies by
+                              // that time
   };
 
   [[nodiscard]] std::string path_of(const Key& key) const;

@@ -28,7 +28,7 @@ Result<std::int64_t> query_number(const HttpRequest& request, const char* key, s
 // The requested part of a list (`limit`, `after`). Without a limit it is the whole list.
 struct Page {
   static constexpr std::int64_t kMaxLimit = 1'000;
-  std::size_t limit = 0;  // 0: no limit was given
+  std::size_t limit = 0;  // the maximum number of entries; 0: no limit was given
   std::string after;      // the id of the last entry that the caller has
 };
 Result<Page> page_of(const HttpRequest& request);

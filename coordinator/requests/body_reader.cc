@@ -12,8 +12,8 @@ bool has_zero_byte(const std::string& text) {
   return text.find('\0') != std::string::npos;
 }
 
-// Checks the nesting depth of JSON text. The depth is unlimited in JSON, and the parser recurses when such a
-// value is destroyed.
+// Checks whether JSON text is nested too deeply. JSON does not limit the depth, and the parser recurses when
+// such a value is destroyed.
 bool too_deep(const std::string& body) {
   constexpr int kDeepest = 16;
   int depth = 0;

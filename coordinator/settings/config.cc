@@ -36,10 +36,10 @@ void add_daemon(Settings& to, Config& c) {
         "`GPUMIGRATE_HOME`, or `~/.local/share/gpumigrate`."},
        {"api_address", &c.api_address,
         "Address of the API for commands on other machines, like `10.0.0.1:7060`; needs `[tls]`. Empty: only "
-        "`api.sock` in its folder."},
+        "`api.sock` in the coordinator's folder."},
        {"agent_address", &c.agent_address,
         "Address to which agents connect, like `10.0.0.1:7070` with `[tls]`, or `unix:/path`. Empty: "
-        "`agents.sock` in its folder."},
+        "`agents.sock` in the coordinator's folder."},
        {"metrics_without_token", &c.metrics_without_token,
         "`true`: clients read `/metrics` without a token ([metrics](../metrics.md))."},
        {"log_level",

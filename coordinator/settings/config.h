@@ -13,18 +13,20 @@
 namespace ckpt::coordinator {
 
 struct Config {
-  std::string home;           // an absolute path once loaded
-  std::string api_address;    // empty: only the Unix socket
-  std::string agent_address;  // empty: agents.sock in the coordinator's folder
-  tls::CertFiles tls;         // empty: neither TLS nor TCP
+  std::string home;           // the coordinator's home folder; an absolute path once loaded
+  std::string api_address;    // the TCP address of the API; empty: only the Unix socket
+  std::string agent_address;  // the address where agents connect; empty: agents.sock in the coordinator's
+                              // folder
+  tls::CertFiles tls;         // the coordinator's certificate files; empty: neither TLS nor TCP
   std::string
       certificate_authority;  // a folder with ca.pem and ca.key, used to renew certificates; empty: no
                               // renewals
-  std::int64_t certificate_check_ms = 600'000;  // the interval at which the ends of certificates are checked
+  std::int64_t certificate_check_ms = 600'000;  // the interval at which the expiry of certificates is checked
   bool metrics_without_token = false;
   std::string log_level = "info";
   std::string log_file;       // the log file; empty: standard error
-  std::string fence_command;  // empty: --fenced relies on the operator's statement alone (fence_command.h)
+  std::string fence_command;  // the path of the fence program; empty: --fenced relies on the operator's
+                              // statement alone (fence_command.h)
   std::int64_t lease_term_ms = 10000;
   std::int64_t handover_timeout_ms = 10000;
   std::int64_t agent_idle_timeout_ms = 10000;
@@ -33,8 +35,9 @@ struct Config {
   std::int64_t evacuation_parallel = 4;
   std::int64_t evacuation_breaker_count = 20;
   std::int64_t evacuation_breaker_window_ms = 600000;
-  std::int64_t evacuation_attempts_per_job = 3;        // the limit of attempts within an hour
-  std::int64_t image_timeout_ms = 3'600'000;           // the limit of a suspend, restore or resume
+  std::int64_t evacuation_attempts_per_job = 3;        // the maximum number of evacuation attempts for a job
+                                                       // within an hour
+  std::int64_t image_timeout_ms = 3'600'000;           // the time limit of a suspend, restore or resume
   std::int64_t checkpoint_store_timeout_ms = 60'000;   // the longest time that a suspend waits for the
                                                        // checkpoint store's node
   std::int64_t ended_images_max_age_ms = 604'800'000;  // images are removed this long after their job's end
@@ -49,8 +52,8 @@ struct Config {
   std::int64_t ended_drains_kept = 200;
   std::int64_t kept_output_mib = 1024;  // the limit for copies of the ends of jobs' logs; 0: no copies
   std::int64_t output_copy_interval_ms = 10'000;
-  std::int64_t history_kept_days = 30;  // the longest time for all these entries; 0: only their number is
-                                        // limited
+  std::int64_t history_kept_days = 30;  // the longest time for which all these entries are kept; 0: only
+                                        // their number is limited
 
   bool tagged_ids = true;  // not a key of the file; tests that name ids use ids without tags
 

@@ -18,7 +18,7 @@ Job job_from_document(const std::string& text) {
   std::vector<wire::PauseFacts> pauses;
   for (const wire::PauseFacts& pause : job.pauses) add_pause(pauses, pause);
   job.pauses = std::move(pauses);
-  // Older documents name the one node of a pending stop, from before `may_live_on` had several nodes.
+  // Older documents, from before `may_live_on`, record only that the job's own node still has a pending stop.
   const auto owed = document.find("stop_owed");
   if (owed != document.end() && owed->is_boolean() && owed->get<bool>())
     job.unfenced_nodes.insert(job.node());

@@ -14,7 +14,7 @@ namespace ckpt::coordinator {
 
 struct Doubt {
   std::int64_t since_ms = 0;    // Unix time by the clock of the node that found the fault
-  wire::Incarnation from = 0;   // the incarnation that ran at that time
+  wire::Incarnation from = 0;   // the incarnation that ran at `since_ms`
   wire::Incarnation up_to = 0;  // the last affected incarnation; 0: the doubt is still open
   std::string reason;           // the finding's reason
 

@@ -91,7 +91,7 @@ constexpr auto names_of(record::Of<OperationStage>) {
 struct ImageOperation {
   OperationGoal goal = OperationGoal::kRunning;
   OperationStage stage = OperationStage::kEnding;
-  std::string verb;  // suspend, park, restore or resume, for display
+  std::string verb;  // the command that began the operation, for display: suspend, park, restore or resume
   std::string reason;
   bool by_user = false;  // true if a user requested it; a job parked by a user does not resume automatically
   Image image;           // in kTaking the newest existing image, otherwise the image of the operation
@@ -101,10 +101,10 @@ struct ImageOperation {
   wire::Incarnation fenced = 0;     // instances up to this incarnation must end
   std::string to_node;              // the target node, for kRunning
   std::uint32_t to_gpu = 0;
-  std::int64_t lost_ms = 0;      // the lost work, in kStarting
-  std::int64_t deadline_ms = 0;  // Unix time at which the operation is given up, for display
-  std::string cancelled;         // why the operation is given up; empty: it is not given up
-  bool stops = false;            // true if the job is to be stopped after the operation, however it ends
+  std::int64_t lost_ms = 0;      // the time of work that is lost, in milliseconds; set in kStarting
+  std::int64_t deadline_ms = 0;  // the operation's deadline in Unix milliseconds, for display
+  std::string cancelled;         // why the operation is canceled; empty: it is not canceled
+  bool stops = false;  // true if the job must be stopped after the operation, however the operation ends
   std::int64_t stop_grace_ms = 0;
 };
 template <std::same_as<ImageOperation> T>

@@ -13,7 +13,7 @@ struct MemoryMinute {
   MemoryMinute() = default;
   MemoryMinute(std::int64_t number, std::uint64_t max_bytes) : minute(number), bytes(max_bytes) {}
   friend bool operator==(const MemoryMinute&, const MemoryMinute&) = default;
-  std::int64_t minute = 0;  // the minute since 1970
+  std::int64_t minute = 0;  // the number of the minute since 1970
   std::uint64_t bytes = 0;  // the most memory used in the minute
 };
 
@@ -26,8 +26,8 @@ class MemoryHistory {
   static MemoryHistory restore(std::uint64_t peak, std::int64_t peak_ms,
                                const std::deque<MemoryMinute>& minutes);
 
-  // Adds that `bytes` are in use at `time_ms`. Returns true if the history is worth storing: a new minute, or
-  // a new peak.
+  // Records that `bytes` are in use at `time_ms`. Returns true if the history is worth storing: a new minute,
+  // or a new peak.
   bool add(std::int64_t time_ms, std::uint64_t bytes);
 
   [[nodiscard]] std::uint64_t now() const { return now_; }  // returns 0 until the first add()
@@ -35,7 +35,7 @@ class MemoryHistory {
   [[nodiscard]] std::int64_t peak_ms() const { return peak_ms_; }
   [[nodiscard]] const std::deque<MemoryMinute>& minutes() const {
     return minutes_;
-  }  // oldest first; there may be gaps
+  }  // returns the minutes, oldest first; there may be gaps
 
   friend bool operator==(const MemoryHistory&, const MemoryHistory&) = default;
   // Converts the history to its form in documents. Reading throws nlohmann's exceptions.

@@ -53,7 +53,7 @@ std::string Job::why_not_alone() const {
 std::string Job::why_not_by_itself() const {
   if (!unconfirmed) return {};
   return "it is known only from the report of node " + node() + ": only `gpumigrate migrate " + spec.name +
-         "` moves it before `gpumigrate cluster confirm " + spec.name + "`";
+         "` can move the job before `gpumigrate cluster confirm " + spec.name + "`";
 }
 
 std::uint64_t Job::state_bytes() const {

@@ -112,18 +112,18 @@ struct Job {
   // started a second time listens on the same port.
   Incarnation rendezvous_incarnation = 0;
   std::uint32_t rendezvous_port = 0;
-  bool stop_requested = false;  // set until no instance of the job exists, even after the job has ended here
+  bool stop_requested = false;  // true until no instance of the job exists, even after the job has ended here
   std::int64_t stop_grace_ms = 0;  // the time from SIGTERM to SIGKILL
   bool unfenced = false;           // the job was lost with its node, where it may still run; no image of it
                                    // may be started
   bool unconfirmed = false;  // the job was taken in on a node's report alone (recovery.h); only a user's
                              // order moves it
-  // The nodes that may still have, or start, an instance that was given up. That instance was stopped while
-  // its node was disconnected or was starting it. Nothing is started elsewhere before each node has answered
+  // The nodes that may still have, or start, an abandoned instance. That instance was stopped while its node
+  // was disconnected or was starting it. Nothing is started elsewhere before each node has answered
   // (lifecycle/order_rules.h).
   std::set<std::string> unfenced_nodes;
   std::int32_t exit_code = -1;
-  bool ended_on_request = false;  // the node ended the job on request; the job did not end on its own
+  bool ended_on_request = false;  // the node terminated the job on request; the job did not exit on its own
   std::int64_t started_ms = 0;
   std::int64_t ended_ms = 0;
   std::optional<double> last_downtime_ms;
@@ -237,7 +237,7 @@ constexpr auto names_of(record::Of<MigrationResult>) {
 }
 [[nodiscard]] int exit_code_of(MigrationResult result) noexcept;
 
-// The cause of an abort. kTarget: the target must take no job any more.
+// The cause of an abort. kTarget: the target accepts no job any more.
 enum class AbortCause : std::uint8_t { kNone = 0, kUser, kTimeout, kTarget };
 constexpr auto names_of(record::Of<AbortCause>) {
   return record::names<AbortCause>({{AbortCause::kNone, "none"},
@@ -289,11 +289,12 @@ struct Migration {
   std::optional<wire::MigrationProgress> progress;
   std::optional<wire::SourceReport> source_report;
   std::optional<wire::TargetReport> target_report;
-  std::vector<StayingRankTimes> staying;  // only in the migration of a move's first rank
+  std::vector<StayingRankTimes> staying;  // the times of the ranks that stayed; only in the migration of a
+                                          // move's first rank
   std::optional<double> skew_ms;  // only in the migration of a move's first rank: the time between the first
                                   // and the last rank at the common barrier
   std::uint64_t revision = 1;
-  bool settled = false;    // both sides know how the migration ended, and will not ask
+  bool settled = false;    // both sides know how the migration ended, so neither will query it again
   bool forgotten = false;  // no record of the migration exists; its sides are queried, and their records
                            // decide
 

@@ -82,7 +82,7 @@ std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source, const
   std::int64_t restored = ns(downtime.context);
   if (source.context_saved_ns != 0) {
     // The whole time of saving counts here. The breakdown assigns a part of it to the final copy, because
-    // both ran at the same time.
+    // saving and copying ran at the same time.
     const std::int64_t saved = span(source.paused_ns, source.context_saved_ns);
     pause.ns[PauseTerm::kContextSave] = saved;
     restored -= source.host_saved_ns != 0 ? saved : span(source.last_ack_ns, source.context_saved_ns);

@@ -11,7 +11,7 @@ constexpr int kBusyTimeoutMs = 2000;
 Error sqlite_error(sqlite3* db, std::string what) {
   const int last = errno;  // SQLite does not record the error number if a statement's own commit fails
   const int code = sqlite3_extended_errcode(db);
-  // SQLite treats a limit on the file's size like any other error.
+  // SQLite reports a limit on the file's size like any other error. Here it counts as a full disk.
   const bool limited = last == EFBIG || (db != nullptr && sqlite3_system_errno(db) == EFBIG);
   const bool full = (code & 0xff) == SQLITE_FULL || (code == SQLITE_IOERR_WRITE && limited);
   return {full ? ErrorCode::kRefused : ErrorCode::kIo, ErrorDomain::kSqlite, code,

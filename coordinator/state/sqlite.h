@@ -43,7 +43,8 @@ class Statement {
   Result<void> run();   // runs the statement to its end and ignores rows
   [[nodiscard]] std::int64_t integer(int column) const;
   [[nodiscard]] std::string text(int column) const;
-  [[nodiscard]] std::span<const std::byte> blob(int column) const;  // valid until the next call of next()
+  [[nodiscard]] std::span<const std::byte> blob(int column) const;  // returns bytes that are valid until the
+                                                                    // next call of next()
 
  private:
   sqlite3* db_;

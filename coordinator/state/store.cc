@@ -112,12 +112,12 @@ Result<void> Store::draw_id_tag() {
   };
   constexpr int kMaxDraws = 100;
   wire::IdTag tag = 0;
-  for (int draw = 0; known(tag); ++draw) {  // the tag 0 always counts as known
+  for (int draw = 0; known(tag); ++draw) {  // the tag 0 always counts as known, so at least one tag is drawn
     if (draw == kMaxDraws) return Error(ErrorCode::kInternal, "No unused tag for new ids was found");
     CKPT_TRYV(fill_random(std::as_writable_bytes(std::span(&tag, 1))));
     tag &= wire::kMaxIdTag;
   }
-  // The row of an earlier tag under which no job was numbered is replaced.
+  // If no job was numbered under the last tag, the row of that tag is replaced.
   CKPT_TRY(statement, db_.prepare("INSERT OR REPLACE INTO job_tags VALUES (?1, ?2)"));
   statement.bind(1, static_cast<std::int64_t>(last_job_ + 1)).bind(2, static_cast<std::int64_t>(tag));
   CKPT_TRYV(statement.run());
@@ -409,7 +409,7 @@ Result<std::uint64_t> Store::newest_event() {
 
 Result<std::vector<Event>> Store::events(const EventQuery& query) {
   std::vector<Event> events;
-  std::string kinds;  // ",cordoned,uncordoned,"
+  std::string kinds;  // the event kinds, with a comma before and after each: ",cordoned,uncordoned,"
   for (const std::string& kind : query.kinds) kinds += "," + kind + ",";
   CKPT_TRY(statement,
            db_.prepare("SELECT id, time_ms, kind, job, migration, node, text FROM events WHERE id > ?1 "
@@ -433,7 +433,7 @@ Result<std::vector<Event>> Store::events(const EventQuery& query) {
 }
 
 Result<bool> Store::prune_events(std::uint64_t max_events, std::int64_t since_ms) {
-  // All three queries use the key, or stop at the first row that stays.
+  // The queries are fast: two use the key, and the third stops at the first row that stays.
   CKPT_TRY(bounds,
            db_.prepare("SELECT (SELECT MIN(id) FROM events), (SELECT MAX(id) FROM events), (SELECT id FROM "
                        "events WHERE time_ms >= ?1 ORDER BY id LIMIT 1)"));
@@ -441,8 +441,8 @@ Result<bool> Store::prune_events(std::uint64_t max_events, std::int64_t since_ms
   const std::int64_t first = bounds.integer(0);
   const std::int64_t end = bounds.integer(1) + 1;
   const std::int64_t young = bounds.integer(2);
-  const auto kept = static_cast<std::int64_t>(std::min(static_cast<std::uint64_t>(end), max_events));
-  const std::int64_t by_count = end - kept;
+  const auto retained = static_cast<std::int64_t>(std::min(static_cast<std::uint64_t>(end), max_events));
+  const std::int64_t by_count = end - retained;
   const std::int64_t wanted = std::max(by_count, young == 0 ? end : young);
   const std::int64_t before = std::min(wanted, first + static_cast<std::int64_t>(kMaxPruned));
   CKPT_TRYV(bounds.run());

@@ -71,7 +71,7 @@ class Store {
   static constexpr std::size_t kMaxFences = 10'000;
   using Fences = std::vector<std::pair<JobId, Incarnation>>;
   Result<void> remove_jobs(std::span<const JobId> ids, const Fences& fences = {});
-  Result<Fences> fences();  // in the order of the removals
+  Result<Fences> fences();  // returns the fences in the order of the removals
   Result<void> put_migrations(std::span<const Migration* const> migrations);
   // Removes migrations and stores the highest of their ids, because the journal may know migrations for
   // longer than the store.

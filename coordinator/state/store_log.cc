@@ -27,7 +27,7 @@ Result<StoreLog> StoreLog::open(const std::string& path) {
   // The busy timeout limits the wait for readers, because the writer waits for the copy.
   CKPT_TRYV(copier.execute("PRAGMA synchronous=FULL; PRAGMA busy_timeout=100;"));
   UniqueFd log(::open((path + "-wal").c_str(), O_RDWR | O_CLOEXEC));
-  if (!log) return Error::from_errno("Opening the log of " + path);
+  if (!log) return Error::from_errno("Cannot open the log of " + path);
   return StoreLog(std::move(copier), std::move(log));
 }
 
@@ -38,7 +38,7 @@ Result<void> StoreLog::sync() {
     }
     if (code == 0) return ok();
     given_up_ = true;
-    return not_durable(Error::from_errno("Syncing the log of the store"));
+    return not_durable(Error::from_errno("Cannot sync the log of the store"));
   }
   auto copied = copy("FULL");
   if (!copied) return not_durable(std::move(copied).error());

@@ -19,7 +19,7 @@ StoreSync::StoreSync(Store& store, std::string path, control::asio::any_io_execu
 
 Result<void> StoreSync::begin() {
   CKPT_TRY(log, StoreLog::open(path_));
-  // The store itself has synced all earlier writes.
+  // From now on this object syncs. The store itself has synced all earlier writes.
   CKPT_TRYV(store_.database().execute("PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=NORMAL;"));
   // SQLite truncates a log that begins again, so that its size matches its content.
   const std::string limit = "PRAGMA journal_size_limit=" + std::to_string(StoreLog::kLogBytes / 4) + ";";
@@ -96,10 +96,10 @@ control::Task<Result<void>> durable(StoreSync& store) {
   const auto executor = co_await control::asio::this_coro::executor;
   co_await control::asio::async_initiate<const control::asio::use_awaitable_t<>, void()>(
       [&](auto handler) {
-        const auto kept = std::make_shared<decltype(handler)>(std::move(handler));
-        store.when_durable([&outcome, executor, kept](const Result<void>& durable) {
+        const auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+        store.when_durable([&outcome, executor, shared](const Result<void>& durable) {
           outcome = durable;
-          control::asio::post(executor, std::move(*kept));
+          control::asio::post(executor, std::move(*shared));
         });
       },
       control::asio::use_awaitable);

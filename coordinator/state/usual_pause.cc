@@ -20,7 +20,8 @@ std::optional<wire::PauseFacts> usual_pause(const std::vector<wire::PauseFacts>&
   for (std::size_t term = 0; term < wire::kPauseTerms; ++term) {
     const auto took = [term](const wire::PauseFacts* pause) { return pause->ns.all.at(term); };
     std::ranges::sort(alike, {}, took);
-    // This is the lower median of two, because other work makes a pause longer, never shorter.
+    // If the number of pauses is even, the lower of the two middle ones counts. Other work makes a pause
+    // longer, never shorter.
     const wire::PauseFacts& middle = *alike[(alike.size() - 1) / 2];
     usual.ns.all.at(term) = middle.ns.all.at(term);
     usual.bytes.all.at(term) = middle.bytes.all.at(term);

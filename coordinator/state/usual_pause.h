@@ -12,7 +12,7 @@ namespace ckpt::coordinator {
 
 inline constexpr std::size_t kMaxPauses = 3;
 
-// Adds a pause at the end of `pauses`, and removes the oldest one.
+// Adds a pause at the end of `pauses`. Removes the oldest one if there were already kMaxPauses.
 void add_pause(std::vector<wire::PauseFacts>& pauses, const wire::PauseFacts& latest);
 // Returns the median, term by term, of the pauses of the same kind as the last pause; nullopt without a
 // pause.

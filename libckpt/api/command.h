@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's command in an answer of the API. Not every role may read it. The coordinator writes it with a mark,
-// and omits it, as null, for roles that may not read it (libckpt/base/private_text.h).
+// A job's command, as an API response shows it. The coordinator writes the command with a mark. For roles
+// that may not read the command, it writes null instead (libckpt/base/private_text.h).
 // Threads: plain values. Errors: reading throws record::DocumentError.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Command {
   friend void from_json(const nlohmann::ordered_json& document, Command& command);
 };
 
-// One text of a command, such as its folder, with the same mark.
+// A text that belongs to a command, such as the command's folder, with the same mark as the command.
 struct CommandText {
   std::string text;
 

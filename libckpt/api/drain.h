@@ -24,7 +24,7 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("place", &T::place), record::field("reason", &T::reason));
 }
 
-// A GPU that takes no job yet because of a finding.
+// A GPU that takes no new job at present because of a finding.
 struct SuspectGpu {
   GpuFault fault;
   std::string place;
@@ -34,11 +34,11 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::inlined(&T::fault), record::field("place", &T::place));
 }
 
-// The answer of uncordon.
+// The answer to a request to uncordon a place.
 struct Uncordoned {
   std::string place;
   std::vector<Cordon> cleared;  // the cordons that were removed
-  std::vector<Cordon> left;     // other cordons of the same place, or of GPUs of the node
+  std::vector<Cordon> left;     // the cordons that remain on the same place, or on GPUs of the node
   std::vector<ForgivenGpu> forgiven;
   std::vector<SuspectGpu> suspect;
 };
@@ -53,8 +53,8 @@ constexpr auto fields_of(record::Of<T>) {
 struct DrainJob {
   std::string job;
   std::string name;
-  std::string state;  // one of waiting, moving, restoring, moved, restored, ended, blocked, failed, left,
-                      // lost
+  std::string state;  // the state of the move: waiting, moving, restoring, moved, restored, ended, blocked,
+                      // failed, left or lost
   std::int32_t priority = 0;
   std::uint64_t state_bytes = 0;
   std::string from;
@@ -81,7 +81,7 @@ struct Drain {
   std::string place;
   bool open = false;
   std::uint32_t parallel = 0;  // the number of concurrent moves out of the node
-  std::string fallback;        // leave or restore
+  std::string fallback;        // the action for a job that cannot be moved: leave or restore
   std::optional<std::string> reason;
   std::string started;
   std::string deadline;
@@ -107,7 +107,8 @@ constexpr auto fields_of(record::Of<T>) {
 // The answer to a request for a drain.
 struct BegunDrain {
   Drain drain;
-  bool joined = false;  // a drain of this place was already open, and has its own settings
+  bool joined = false;  // a drain of this place was already open; the request joined it, and the drain keeps
+                        // its own settings
 };
 template <std::same_as<BegunDrain> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -125,10 +126,10 @@ struct DrainPlanJob {
   std::optional<std::string> reason;
   std::vector<std::string> obstacles;
   bool possible = false;
-  bool passing = false;                // the obstacle may be temporary
+  bool passing = false;                // whether the obstacle may be temporary
   std::optional<std::string> warning;  // a problem of the GPU that the job would leave
   std::optional<double> expected_pause_ms;
-  std::optional<std::string> expected_pause_from;  // last_move or estimate
+  std::optional<std::string> expected_pause_from;  // the source of the expectation: last_move or estimate
 };
 template <std::same_as<DrainPlanJob> T>
 constexpr auto fields_of(record::Of<T>) {

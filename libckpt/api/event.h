@@ -13,7 +13,7 @@ namespace ckpt::api {
 
 struct Event {
   std::uint64_t id = 0;  // a number that increases with every event
-  std::string time;      // the time (RFC 3339, UTC)
+  std::string time;      // the time of the event (RFC 3339, UTC)
   std::string kind;
   std::optional<std::string> job;
   std::optional<std::string> migration;

@@ -17,7 +17,7 @@ namespace ckpt::api {
 // The outcome of a finding for one job of its GPU.
 struct JobVerdict {
   std::string job;
-  std::string outcome;  // none, live or restore
+  std::string outcome;  // the outcome for the job: none, live or restore
   std::optional<std::string> reason;
 };
 template <std::same_as<JobVerdict> T>
@@ -29,15 +29,16 @@ constexpr auto fields_of(record::Of<T>) {
 // An agent's report about a GPU.
 struct Finding {
   std::string node;
-  std::uint64_t number = 0;  // increases on its node
+  std::uint64_t number = 0;  // a number that increases with every finding of the node
   std::string time;
   std::uint32_t gpu = 0;
   std::optional<std::string> gpu_uuid;
-  std::string source;  // one of nvml, kernel-log, recovery-action, watchdog, probe, inventory
+  std::string source;  // the source of the finding: nvml, kernel-log, recovery-action, watchdog, probe or
+                       // inventory
   std::optional<std::uint32_t> xid;
   std::uint32_t recovery = 0;  // the value of NVML's field for the recovery action
   bool cordon = false;
-  bool paused = false;  // the policy of its node was paused, so the finding causes no action
+  bool paused = false;  // whether the policy of the node was paused, so that the finding causes no action
   bool urgent = false;
   bool leave_node = false;
   std::string outcome;  // the outcome for jobs that `jobs` does not name
@@ -63,7 +64,7 @@ struct Evacuation {
   std::string job_name;
   std::string state;
   bool open = false;
-  std::string outcome;  // live or restore
+  std::string outcome;  // the outcome of the finding: live or restore
   bool urgent = false;
   std::string from;
   std::optional<std::string> to;
@@ -92,7 +93,7 @@ struct Breaker {
   bool open = false;
   std::optional<std::string> since;
   std::optional<std::string> reason;
-  std::uint32_t recent = 0;  // the number of moves within the window
+  std::uint32_t recent = 0;  // the number of automatic moves within the breaker's time window
   std::uint32_t limit = 0;
   std::int64_t window_ms = 0;
 };

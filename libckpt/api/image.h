@@ -17,25 +17,28 @@ namespace ckpt::api {
 struct Image {
   std::string id;
   std::string job;
-  std::optional<std::string> job_name;  // null if the job is no longer known
+  std::optional<std::string> job_name;  // the name of the job; null if the job is no longer known
   std::uint64_t version = 0;
-  std::optional<std::uint64_t> sequence;  // a higher number is newer; null from an older build
-  std::optional<std::uint64_t> set;       // the number of the common barrier of several ranks
-  std::optional<std::uint64_t> parent;    // the version on which this image builds
+  std::optional<std::uint64_t> sequence;  // a number that is higher for newer images; null for an image from
+                                          // an older build
+  std::optional<std::uint64_t> set;     // for a job of several ranks: the number of the ranks' common barrier
+  std::optional<std::uint64_t> parent;  // the version on which this image builds
   std::string node;
-  std::optional<std::string> folder;  // null if the image is in the node's own checkpoint store
+  std::optional<std::string> folder;  // the folder of the checkpoint store; null if the image is in the
+                                      // node's own checkpoint store
   std::string created;
   std::int64_t age_ms = 0;
   std::uint64_t incarnation = 0;
   std::uint64_t state_bytes = 0;
-  std::uint64_t new_bytes = 0;  // the bytes that its parent does not have
+  std::uint64_t new_bytes = 0;  // the bytes of this image that its parent does not have
   std::optional<double> pause_ms;
-  std::string tier;  // disk, memory, or memory+disk
+  std::string tier;  // the tier of the image: disk, memory, or memory+disk
   std::uint64_t memory_bytes = 0;
-  std::optional<std::uint64_t> disk_bytes;  // null if the checkpoint store has no memory tier
+  std::optional<std::uint64_t> disk_bytes;  // the bytes of the image on disk; null if the checkpoint store
+                                            // has no memory tier
   std::optional<std::string> gpu_model;
   bool damaged = false;
-  std::optional<std::string> suspect;  // the reason why its memory may be wrong
+  std::optional<std::string> suspect;  // the reason why the memory in the image may be wrong
   bool readable = false;               // whether a connected node can read the image
 };
 template <std::same_as<Image> T>
@@ -55,7 +58,7 @@ constexpr auto fields_of(record::Of<T>) {
 
 // The measurements of a snapshot.
 struct SnapshotReport {
-  std::optional<std::uint64_t> version;  // set once the version is durable
+  std::optional<std::uint64_t> version;  // the number of the version; set once the version is durable
   std::optional<std::uint64_t> parent;
   std::optional<std::int64_t> barrier_ms;  // the Unix time of the barrier
   std::optional<double> pause_ms;
@@ -80,11 +83,11 @@ constexpr auto fields_of(record::Of<T>) {
 // A job that continues from an image.
 struct Restored {
   std::string image;
-  std::string at;  // a place; for a job of several ranks, the nodes of the ranks
+  std::string at;  // the place of the job; for a job of several ranks, the nodes of the ranks
   std::uint64_t incarnation = 0;
-  std::int64_t lost_ms = 0;            // the duration of the work that would be lost
+  std::int64_t lost_ms = 0;            // the duration of the work that was lost
   std::optional<double> fill_ms;       // the duration of reading the image into memory
-  std::optional<std::string> suspect;  // the reason why its memory may be wrong
+  std::optional<std::string> suspect;  // the reason why the memory in the image may be wrong
   std::optional<std::string> note;     // the reason why this is not the newest image
 };
 template <std::same_as<Restored> T>
@@ -97,12 +100,12 @@ constexpr auto fields_of(record::Of<T>) {
 
 struct ImageTask {
   std::string id;
-  std::string verb;  // snapshot, suspend, park, restore or resume
+  std::string verb;  // the requested command: snapshot, suspend, park, restore or resume
   std::string job;
   std::string job_name;
   bool open = false;
-  std::string state;             // copying, writing, ending, starting, done or failed
-  std::optional<int> exit_code;  // null while the task is open
+  std::string state;             // the state of the task: copying, writing, ending, starting, done or failed
+  std::optional<int> exit_code;  // the exit code of the task; null while the task is open
   std::optional<std::string> error;
   std::optional<std::string> image;
   std::optional<SnapshotReport> report;
@@ -119,14 +122,15 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("restored", &T::restored), record::field("images", &T::images));
 }
 
-// The answer of `protect`.
+// The answer to `protect`.
 struct Protected {
   std::string job;
   std::int64_t every_ms = 0;
-  std::optional<std::string> to;            // a node or a folder; null for the node on which the job runs
+  std::optional<std::string> to;            // the node or folder that stores the images; null for the node on
+                                            // which the job runs
   std::uint32_t keep = 0;                   // the number of images that are retained
   std::optional<double> expected_pause_ms;  // the expected pause of each snapshot
-  std::optional<std::string> note;          // the cost of protection, for people
+  std::optional<std::string> note;          // a text that describes the cost of protection, for people
   bool dry_run = false;
 };
 template <std::same_as<Protected> T>
@@ -137,7 +141,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("note", &T::note), record::field("dry_run", &T::dry_run));
 }
 
-// The answer of `unprotect`.
+// The answer to `unprotect`.
 struct Unprotected {
   std::string job;
 };
@@ -150,13 +154,13 @@ constexpr auto fields_of(record::Of<T>) {
 struct RestorePlan {
   bool dry_run = true;
   std::string image;
-  std::string created;  // the time of the image
+  std::string created;  // the time at which the image was taken
   std::string to;
-  bool runs = false;         // an instance runs and would be ended
+  bool runs = false;         // an instance of the job runs, and the restore would end it
   std::int64_t lost_ms = 0;  // the duration of the work that would be lost
   bool possible = false;
   std::optional<std::string> reason;  // the reason if the restore is not possible
-  std::string verb;                   // restore or resume
+  std::string verb;                   // the planned command: restore or resume
   std::string job;
   std::optional<std::string> job_name;
 };

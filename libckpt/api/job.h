@@ -16,7 +16,7 @@
 
 namespace ckpt::api {
 
-// A rank of a job. A job of one rank has itself as its rank. To its node, each rank is a job of its own.
+// A rank of a job. A job of one rank has itself as its rank. To its node, every rank is a separate job.
 struct JobRank {
   std::uint32_t rank = 0;
   std::string node;
@@ -42,12 +42,13 @@ constexpr auto fields_of(record::Of<T>) {
 
 struct Protection {
   std::int64_t every_ms = 0;
-  std::optional<std::string> to;  // a node or a folder; null for the node on which the job runs
+  std::optional<std::string> to;  // the node or folder that stores the images; null for the node on which the
+                                  // job runs
   std::uint32_t keep = 0;
   std::optional<std::string> last_image;
   std::optional<std::int64_t> last_image_age_ms;
   std::optional<double> last_pause_ms;
-  std::uint32_t failures = 0;  // the number of consecutive failures
+  std::uint32_t failures = 0;  // the number of consecutive failed snapshots
   std::optional<std::string> last_error;
 };
 template <std::same_as<Protection> T>
@@ -64,13 +65,13 @@ struct Job {
   std::string name;
   std::string state;
   std::optional<std::string> silent_node;
-  std::optional<std::string> trouble;  // the problem of its GPU
-  std::optional<std::string> node;     // null if the job is parked or runs on several nodes
-  std::optional<std::uint32_t> gpu;    // null if the job is parked or has several GPUs
+  std::optional<std::string> trouble;  // the problem of the job's GPU
+  std::optional<std::string> node;  // the node of the job; null if the job is parked or runs on several nodes
+  std::optional<std::uint32_t> gpu;  // the GPU of the job; null if the job is parked or has several GPUs
   std::vector<JobRank> ranks;
   std::uint64_t incarnation = 0;
-  bool unconfirmed = false;  // the job was added from its node's report and is not confirmed yet
-  std::string mode;          // cooperative, transparent or adopted
+  bool unconfirmed = false;  // whether the job was added from its node's report and is not confirmed yet
+  std::string mode;          // the migration mode: cooperative, transparent or adopted
   bool movable = false;
   std::optional<std::string> reason;      // the reason why the job is not movable
   std::optional<std::int32_t> obstacles;  // the number of obstacles to a move to another node
@@ -85,7 +86,7 @@ struct Job {
   std::optional<Protection> protection;
   std::vector<std::string> gpus;  // the places of its ranks; empty if the job is parked
   std::uint64_t size = 0;         // the number of ranks that the job was started with
-  std::string communicators;      // overlap or in-pause
+  std::string communicators;      // when new communicators are made: overlap or in-pause
 };
 template <std::same_as<Job> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -114,7 +115,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("between_nodes", &T::between_nodes));
 }
 
-// The source of each expectation: last_move or estimate.
+// The source of each expected pause: last_move or estimate.
 struct PauseSources {
   std::optional<std::string> within_node;
   std::optional<std::string> between_nodes;
@@ -128,7 +129,7 @@ constexpr auto fields_of(record::Of<T>) {
 struct Snapshot {
   std::string image;
   std::string created;
-  std::optional<std::string> suspect;  // the reason why its memory may be wrong
+  std::optional<std::string> suspect;  // the reason why the memory in the snapshot may be wrong
   std::optional<double> pause_ms;
   std::uint64_t new_bytes = 0;
   std::uint64_t waited_bytes = 0;
@@ -143,8 +144,8 @@ constexpr auto fields_of(record::Of<T>) {
 
 // A job's transition between running and being stored in an image.
 struct Operation {
-  std::string verb;   // suspend, park, restore or resume
-  std::string stage;  // taking, ending or starting
+  std::string verb;   // the requested command: suspend, park, restore or resume
+  std::string stage;  // the stage of the operation: taking, ending or starting
   std::optional<std::string> why;
   std::optional<std::string> image;
   std::optional<std::string> deadline;
@@ -163,7 +164,7 @@ struct Instance {
   std::uint32_t rank = 0;
   std::uint64_t incarnation = 0;
   std::string node;
-  std::string role;  // fresh or standby
+  std::string role;  // the role of the instance at its start: fresh or standby
   std::string phase;
   std::uint64_t log_bytes = 0;
 };

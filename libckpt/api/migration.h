@@ -18,15 +18,15 @@ namespace ckpt::api {
 // The options of the request, including changes by a later `set`.
 struct MigrateOptions {
   std::optional<double> max_downtime_ms;
-  std::string if_not_converged;      // switch or abort
-  std::uint64_t bandwidth = 0;       // in bytes per second; 0 for no limit
-  std::uint32_t max_rounds = 0;      // 0 for the engine's default
-  std::optional<std::string> codec;  // auto, raw, planes or difference
+  std::string if_not_converged;      // the action if the copy does not converge: switch or abort
+  std::uint64_t bandwidth = 0;       // the limit in bytes per second; 0 for no limit
+  std::uint32_t max_rounds = 0;      // the maximum number of rounds; 0 for the engine's default
+  std::optional<std::string> codec;  // the codec mode: auto, raw, planes or difference
   std::uint64_t shadow_memory_bytes = 0;
   double slowdown_percent = 0;
   std::optional<Command> exec;
-  std::vector<std::string> allow;  // a list of missing, new, changed
-  std::string communicators;       // overlap or in-pause
+  std::vector<std::string> allow;  // the allowed differences: any of missing, new, changed
+  std::string communicators;       // when new communicators are made: overlap or in-pause
 };
 template <std::same_as<MigrateOptions> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -64,7 +64,7 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("estimate_ms", &T::estimate_ms), record::field("eta_ms", &T::eta_ms));
 }
 
-// A pause by its consecutive parts.
+// The durations of the consecutive parts of a pause.
 struct PauseBreakdown {
   double quiesce = 0;
   double final_copy = 0;
@@ -156,7 +156,7 @@ struct MigrationReport {
   std::optional<std::string> communicators;
   std::optional<double> communicators_ms;
   std::optional<double> skew_ms;
-  std::optional<std::vector<StayingRank>> staying;  // null for a job of one rank
+  std::optional<std::vector<StayingRank>> staying;  // the ranks that stayed; null for a job of one rank
 };
 template <std::same_as<MigrationReport> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -198,7 +198,7 @@ struct Migration {
   std::string to;
   std::string strategy;
   MigrateOptions options;
-  std::optional<double> expected_pause_ms;  // the expectation before the migration began
+  std::optional<double> expected_pause_ms;  // the pause that was expected before the migration began
   std::optional<std::string> reason;
   std::optional<std::string> started;
   std::optional<std::string> ended;

@@ -15,7 +15,7 @@ namespace ckpt::api {
 
 struct Cordon {
   std::string place;
-  std::string owner;  // operator or health
+  std::string owner;  // the owner of the cordon: operator or health
   std::optional<std::string> reason;
   std::string since;
 };
@@ -28,9 +28,9 @@ constexpr auto fields_of(record::Of<T>) {
 // A network for data between nodes.
 struct Network {
   std::string name;
-  std::string address;  // the address of this node
+  std::string address;  // the address of this node in the network
   std::vector<std::string> addresses;
-  std::string transport;  // tls, ucx-trusted or rdma-trusted
+  std::string transport;  // the transport of the network's lanes: tls, ucx-trusted or rdma-trusted
 };
 template <std::same_as<Network> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -40,7 +40,7 @@ constexpr auto fields_of(record::Of<T>) {
 
 struct Node {
   std::string name;
-  std::string state;                      // ready or unreachable
+  std::string state;                      // the state of the network: ready or unreachable
   std::optional<std::string> gpu_reason;  // the reason for missing GPUs, or for outdated facts about them
   std::string version;
   std::uint32_t gpus = 0;
@@ -53,7 +53,7 @@ struct Node {
   std::vector<Network> networks;
   std::optional<std::string> certificate_ends;
   std::optional<std::vector<Cordon>> cordons;  // the cordons of the node and of its GPUs
-  std::string evacuation;                      // on, paused or stopped
+  std::string evacuation;                      // the state of evacuation on the node: on, paused or stopped
 };
 template <std::same_as<Node> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -74,7 +74,8 @@ struct MemoryHistory {
   std::uint64_t peak_bytes = 0;
   std::optional<std::string> peak_time;
   std::optional<std::string> minutes_until;           // the time of the last minute
-  std::vector<std::optional<std::uint64_t>> minutes;  // null for a minute without a report
+  std::vector<std::optional<std::uint64_t>> minutes;  // one value for every minute; null for a minute without
+                                                      // a report
 };
 template <std::same_as<MemoryHistory> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -99,11 +100,11 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("closed_until", &T::closed_until), record::field("text", &T::text));
 }
 
-// Another GPU of the same node.
+// A different GPU of the same node, with its proximity.
 struct GpuPeer {
   std::uint32_t index = 0;
   std::uint32_t nvlinks = 0;
-  std::uint32_t common_ancestor = 0;  // the level as NVML counts it
+  std::uint32_t common_ancestor = 0;  // the level of the common ancestor, as NVML numbers the levels
 };
 template <std::same_as<GpuPeer> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -142,8 +143,8 @@ constexpr auto fields_of(record::Of<T>) {
 
 // Errors of the GPU's memory. A null member means that the driver does not count them.
 struct GpuErrors {
-  std::optional<ErrorCounts> since_load;  // errors since the driver was loaded
-  std::optional<ErrorCounts> aggregate;   // errors over the GPU's lifetime
+  std::optional<ErrorCounts> since_load;  // the errors counted since the driver was loaded
+  std::optional<ErrorCounts> aggregate;   // the errors counted over the GPU's lifetime
   std::optional<ErrorCounts> remapped_rows;
 };
 template <std::same_as<GpuErrors> T>
@@ -163,7 +164,7 @@ struct Gpu {
   std::uint64_t available_bytes = 0;  // the memory that placement would give to a new job
   bool healthy = false;
   std::optional<std::string> reason;  // the reason why the GPU is not healthy
-  bool node_silent = false;           // the node is silent, so none of these facts are current
+  bool node_silent = false;           // whether the node is silent, so that none of these facts are current
   std::optional<GpuFault> finding;
   std::vector<std::string> jobs;
   std::uint64_t expected_bytes = 0;  // the memory that its jobs are expected to need

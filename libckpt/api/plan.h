@@ -20,9 +20,9 @@ struct Candidate {
   std::string node;
   std::uint32_t gpu = 0;
   bool suitable = false;
-  std::optional<double> score;       // null for an unsuitable GPU
+  std::optional<double> score;       // the score of the GPU; null for an unsuitable GPU
   std::optional<std::string> cause;  // its first objection in one or two words; null for a suitable GPU
-  std::vector<std::string> reasons;  // the terms of the score, or every objection
+  std::vector<std::string> reasons;  // the terms of the score; for an unsuitable GPU, every objection
 };
 template <std::same_as<Candidate> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -37,7 +37,7 @@ struct Displacement {
   std::string name;
   std::int32_t priority = 0;
   std::string from;
-  std::optional<std::string> to;  // null if the job is parked
+  std::optional<std::string> to;  // the place to which the job moves; null if the job is parked
 };
 template <std::same_as<Displacement> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -60,8 +60,9 @@ constexpr auto fields_of(record::Of<T>) {
 struct RunPlan {
   bool dry_run = true;
   std::optional<std::string> name;
-  std::optional<std::string> to;    // places, separated by ", "; null if the start is not possible
-  std::vector<std::string> places;  // the places by rank
+  std::optional<std::string> to;    // the places of the job, separated by ", "; null if the start is not
+                                    // possible
+  std::vector<std::string> places;  // the places of the job, in the order of its ranks
   std::uint64_t gpu_memory_bytes = 0;
   std::vector<Displacement> displaced;
   bool possible = false;
@@ -85,12 +86,12 @@ struct MovePlan {
   std::vector<std::uint32_t> ranks;  // the ranks that move
   std::uint64_t size = 0;            // the number of ranks that the job was started with
   std::string from;                  // the places of these ranks, separated by commas
-  std::optional<std::string> to;     // null if the move is not possible
+  std::optional<std::string> to;     // the places to which the ranks move; null if the move is not possible
   std::string strategy;
   MigrateOptions options;
   std::uint64_t state_bytes = 0;
   std::optional<double> expected_pause_ms;
-  std::optional<std::string> expected_pause_from;  // last_move or estimate
+  std::optional<std::string> expected_pause_from;  // the source of the expectation: last_move or estimate
   bool possible = false;
   std::optional<std::string> reason;  // the reason if the move is not possible
   std::vector<std::string> warnings;
@@ -119,7 +120,7 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("possible", &T::possible), record::field("reason", &T::reason));
 }
 
-// Another node, and its answer whether it accepts the job.
+// Another node, with its answer to whether it would accept the job.
 struct TargetMovability {
   Movability movability;
   std::string node;

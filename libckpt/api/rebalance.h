@@ -44,8 +44,8 @@ constexpr auto fields_of(record::Of<T>) {
 
 // The effect of a plan's moves.
 struct RebalanceEffect {
-  std::vector<std::string> freed;  // GPUs without a job after the moves
-  std::uint64_t free_before = 0;   // the number of GPUs without a job that could take work before the moves
+  std::vector<std::string> freed;  // the GPUs that have no job after the moves
+  std::uint64_t free_before = 0;   // the number of GPUs that have no job and can take work, before the moves
   std::uint64_t free_after = 0;
   bool exhaustive = false;  // whether all plans were compared
   std::vector<FixedJob> fixed;
@@ -71,8 +71,8 @@ constexpr auto fields_of(record::Of<T>) {
 // A move of a rebalance that is being executed.
 struct RebalanceMove {
   PlannedMove planned;
-  std::string state;                     // waiting, moving, done, failed or left
-  std::optional<std::string> migration;  // set once the migration has begun
+  std::string state;                     // the state of the move: waiting, moving, done, failed or left
+  std::optional<std::string> migration;  // the id of the migration; set once the migration has begun
   std::optional<std::string> error;
 };
 template <std::same_as<RebalanceMove> T>
@@ -82,7 +82,7 @@ constexpr auto fields_of(record::Of<T>) {
 }
 
 struct Rebalance {
-  std::string state;  // running, done, failed or stopped
+  std::string state;  // the state of the rebalance: running, done, failed or stopped
   std::uint64_t revision = 0;
   std::uint32_t parallel = 0;  // the number of concurrent moves
   std::vector<RebalanceMove> moves;

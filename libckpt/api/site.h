@@ -47,7 +47,7 @@ constexpr auto fields_of(record::Of<T>) {
 // The answer to a machine that joins as a node.
 struct NodeJoin {
   std::string node;
-  std::string certificate;  // the certificate as PEM
+  std::string certificate;  // the certificate of the node as PEM
   std::string agent_address;
   std::string agent_token;
 };
@@ -70,7 +70,7 @@ constexpr auto fields_of(record::Of<T>) {
 struct NodeRemoval {
   std::string node;
   bool fenced = false;
-  std::vector<std::string> lost;  // the lost jobs
+  std::vector<std::string> lost;  // the jobs that were lost with the node
   std::optional<FenceFailure> failure;
 };
 template <std::same_as<NodeRemoval> T>
@@ -103,7 +103,7 @@ constexpr auto fields_of(record::Of<T>) {
   return record::fields(record::field("serial", &T::serial));
 }
 
-// The subject of a denial or of its end. Exactly one of the two members is set.
+// The subject of a denial, or of a request to end the denial. Exactly one of the two members is set.
 struct DenialSubject {
   std::optional<NodeSubject> node;
   std::optional<SerialSubject> serial;
@@ -162,7 +162,8 @@ struct ImageOfUnknownJob {
   std::string job;
   std::string name;
   std::string image;
-  std::optional<std::string> obstacle;  // why no job can continue from the image; null: none is known
+  std::optional<std::string> obstacle;  // the reason why no job can continue from the image; null if no such
+                                        // reason is known
 };
 template <std::same_as<ImageOfUnknownJob> T>
 constexpr auto fields_of(record::Of<T>) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CKPT_CHECK(condition, text): ends the process with the place and the text if an invariant is violated, in
-// every build. It is for conditions that only a bug of this program can violate, never for input; input
-// errors are returned as an Error. A process that ends recovers from its journal. A process that continued
-// could run a job twice.
+// CKPT_CHECK(condition, text): if the condition is false, prints the place and the text and aborts the
+// process, in every build. It is for conditions that only a bug of this program can violate, never for input;
+// input errors are returned as an Error. An aborted process recovers from its journal when it is restarted. A
+// process that continued could run a job twice.
 // Threads: any. The cost of a valid condition is one branch.
 #pragma once
 

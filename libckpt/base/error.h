@@ -14,12 +14,12 @@ namespace ckpt {
 
 enum class ErrorCode : std::uint8_t {
   kInvalidArgument = 1,  // the caller's request is malformed: refused, nothing was changed
-  kNotFound,             // the named thing does not exist: refused
+  kNotFound,             // the named object does not exist: refused
   kRefused,       // well-formed, but not possible here and now (no memory at the target, mismatch): refused
   kNotSupported,  // this build, driver or node cannot do it
   kUnavailable,   // a peer or service cannot be reached: retry later
   kTimedOut,      // a deadline passed: the operation's effect may be unknown
-  kAborted,       // ended by request, or by an earlier failure of the same operation
+  kAborted,       // canceled by request, or stopped by an earlier failure of the same operation
   kOutOfMemory,   // device or host memory is exhausted
   kCorrupt,       // data failed a check (fingerprint, CRC, bounds): never use it
   kProtocol,      // a peer sent data that it must not send: drop the connection

@@ -2,9 +2,9 @@
 // Numbered crash points. At fault_point(N) a process checks for a file "ROLE.N" in the folder that
 // CKPT_FAULT_DIR names. ROLE is the argument of set_fault_role(), such as "agent.node-a", "mover.node-b.0" or
 // "coordinator". If the file exists, the process removes it and executes its text: "kill" (SIGKILL, the
-// default) or "stop" (SIGSTOP). A test can therefore arm one crash in one process, once, and a restarted
-// process passes. Without CKPT_FAULT_DIR a fault point is one load. Do not use fault points on per-chunk
-// paths.
+// default) or "stop" (SIGSTOP). A test can therefore arm a single crash of one process, and the restarted
+// process passes the same point. Without CKPT_FAULT_DIR a fault point costs one load. Do not use fault points
+// on per-chunk paths.
 // Threads: any.
 #pragma once
 

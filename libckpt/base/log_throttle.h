@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rate limit for a warning that others can cause any number of times. The warning is repeated at intervals,
-// with the number of omitted ones.
+// A rate limit for a warning that other parties can cause any number of times. The warning is repeated at
+// intervals, with the number of omitted warnings.
 // Threads: one. Ownership: a plain value. Errors: none.
 #pragma once
 

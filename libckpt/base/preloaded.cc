@@ -16,7 +16,8 @@
 namespace ckpt {
 namespace {
 
-constexpr int kMaxInterpreters = 4;  // the kernel's own limit
+constexpr int kMaxInterpreters = 4;  // the maximum depth of nested interpreters, which is the kernel's own
+                                     // limit
 constexpr unsigned kMaxHeaders = 256;
 
 std::string found_in(const std::string& program, const std::string& search_path, const std::string& folder) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test whether LD_PRELOAD loads a library into a program (ld.so(8)).
+// Tests whether LD_PRELOAD loads a library into a program (ld.so(8)).
 // Threads: any; reads files. Ownership: none. Errors: none; a program that cannot be read yields no result.
 #pragma once
 

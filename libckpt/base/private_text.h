@@ -14,9 +14,12 @@ namespace ckpt {
 
 enum class PrivatePart : std::uint8_t { kCommand, kOutput };
 
-inline constexpr std::string_view kCommandMark = "\xe2\x81\xa2";     // the character U+2062
-inline constexpr std::string_view kOutputMark = "\xe2\x81\xa3";      // the character U+2063
-inline constexpr std::string_view kPrivateEndMark = "\xe2\x81\xa4";  // the character U+2064
+inline constexpr std::string_view kCommandMark = "\xe2\x81\xa2";     // the mark before a command: the
+                                                                     // character U+2062
+inline constexpr std::string_view kOutputMark = "\xe2\x81\xa3";      // the mark before a program's output:
+                                                                     // the character U+2063
+inline constexpr std::string_view kPrivateEndMark = "\xe2\x81\xa4";  // the mark after a private part: the
+                                                                     // character U+2064
 
 // Returns the text with marks around it. Marks inside `text` are removed first.
 [[nodiscard]] std::string mark_private(PrivatePart part, std::string_view text);
@@ -26,8 +29,8 @@ struct PrivateParts {
   bool output = false;
 };
 // Returns the text without marks, and without the parts that `may_see` does not allow. A part without an end
-// mark extends to the end of the text. So does the unmarked text after "its last output: ", because agents of
-// earlier versions write it in that form.
+// mark extends to the end of the text. The unmarked text after "its last output: " is treated as a private
+// part, too, because agents of earlier versions do not mark it.
 [[nodiscard]] std::string show_private(std::string_view text, const PrivateParts& may_see);
 // Returns whether the text has no private parts and no marks.
 [[nodiscard]] bool is_public(std::string_view text);

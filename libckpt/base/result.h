@@ -6,8 +6,8 @@
 //   CKPT_TRYV(g());           for Result<void>
 //   CKPT_CO_TRY(value, co_await h());  CKPT_CO_TRYV(co_await h());   in coroutines that return Result
 //
-// `*r`, `r->`, `r.value()` and `r.error()` are checked in every build. Misuse ends the process: a user's
-// program could catch an exception. `*std::move(r)` moves the value out.
+// `*r`, `r->`, `r.value()` and `r.error()` are checked in every build. Misuse aborts the process, because a
+// user's program could catch an exception. `*std::move(r)` moves the value out.
 #pragma once
 
 #include <boost/outcome/basic_result.hpp>

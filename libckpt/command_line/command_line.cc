@@ -18,7 +18,7 @@ namespace ckpt {
 
 // The properties of an option that CLI11 does not store.
 struct OptionFacts {
-  std::string value;  // empty for a flag
+  std::string value;  // the name of the option's value; empty for a flag
   std::vector<std::string> choices;
   std::string range;
   bool list = false;

@@ -31,7 +31,8 @@ class Option {
  public:
   Option(CLI::Option* option, OptionFacts* facts) : option_(option), facts_(facts) {}
 
-  // Sets the name of the value in help. The default is the option's name, or NUMBER.
+  // Sets the name of the value in help. The default is the option's name, or NUMBER for an option that takes
+  // a number.
   Option called(const std::string& value);
   Option required();
   // Requires a value from `min` to `max`, inclusive. T: int, unsigned, std::uint64_t or double.
@@ -97,7 +98,7 @@ class Command {
 struct ParseEnd {
   int exit_code = 0;     // CLI11's exit code; 0 after --help or --version
   std::string message;   // the message of a mistake, without a line end
-  bool surplus = false;  // the mistake is arguments that no command takes
+  bool surplus = false;  // the mistake: there are arguments that no command takes
   bool bare = false;     // no command was given although one is required; `out` has the help
   std::string out;       // the text for standard output
   std::string err;       // the text for standard error

@@ -15,8 +15,8 @@ struct OptionDescription {
   std::vector<std::string> names;    // "-f", "--follow"; for a positional, one name such as "JOB"
   std::string value;                 // the name of its value, such as "TIME"; empty for a flag
   std::string help;                  // one line of help
-  std::vector<std::string> choices;  // set if it takes no other values
-  std::string range;                 // such as "1 to 64"
+  std::vector<std::string> choices;  // the allowed values; empty if the option takes other values, too
+  std::string range;                 // the allowed range, such as "1 to 64"
   bool positional = false;
   bool required = false;
   bool repeats = false;  // the option may be given several times
@@ -28,9 +28,9 @@ struct OptionDescription {
 };
 
 struct CommandDescription {
-  std::string path;    // such as "gpumigrate local up"
+  std::string path;    // the full name of the command, such as "gpumigrate local up"
   std::string about;   // a description of one line
-  std::string family;  // the heading that lists the command
+  std::string family;  // the heading under which help lists the command
   std::string rest;    // the text after the options: "-- PROGRAM [ARGUMENT...]"
   std::string footer;
   std::vector<std::pair<std::string, std::string>> examples;  // command lines, each with its description

@@ -9,7 +9,8 @@
 
 namespace ckpt {
 
-// Returns the width of the terminal behind the descriptor, otherwise the variable COLUMNS, otherwise 80.
+// Returns the width of the terminal behind the descriptor. If there is no terminal, returns the variable
+// COLUMNS, or 80 if that is not set.
 unsigned terminal_columns(int descriptor);
 
 // Returns usage, options, commands by their families, examples, and footer. No line is wider than `columns`,

@@ -82,9 +82,9 @@ class Reader {
       command_ = below;
       return;
     }
-    const auto taken = positionals();
-    if (!taken.empty() && (positionals_ < taken.size() || taken.back()->repeats)) {
-      const OptionDescription& option = *taken[std::min(positionals_++, taken.size() - 1)];
+    const auto accepted = positionals();
+    if (!accepted.empty() && (positionals_ < accepted.size() || accepted.back()->repeats)) {
+      const OptionDescription& option = *accepted[std::min(positionals_++, accepted.size() - 1)];
       if (word.empty()) fail_empty(option.names.front());
       return;
     }
@@ -96,7 +96,7 @@ class Reader {
       fail("there is no command " + quoted(word) + " of `" + command_->path + "`" + suggestion(word, names));
       return;
     }
-    fail("`" + command_->path + "` does not take " + quoted(word), true);
+    fail("`" + command_->path + "` does not accept " + quoted(word), true);
   }
 
   void read_long(const std::string& word) {
@@ -132,7 +132,7 @@ class Reader {
     }
   }
 
-  // Reads the word after `name`, and the words after that if the option takes all.
+  // Reads the word after `name`, and the words after that if the option takes all words.
   void read_value(const OptionDescription& option, const std::string& name) {
     const bool missing = at_ + 1 >= words_.size() || words_[at_ + 1] == "--";
     if (missing || (is_option(words_[at_ + 1]) && is_known(words_[at_ + 1]))) {

@@ -13,7 +13,7 @@
 namespace ckpt {
 
 struct Mistake {
-  std::string message;   // one line for people
+  std::string message;   // the message, as one line for people
   bool surplus = false;  // there are more words than the command takes
 };
 
@@ -23,7 +23,7 @@ std::optional<Mistake> find_mistake(const CommandDescription& program,
 
 struct NamedCommand {
   const CommandDescription& command;
-  std::size_t positionals;  // the number of the command's arguments that were given
+  std::size_t positionals;  // the number of positional arguments that were given
 };
 
 // Returns the command that the words name, as far as the words are correct.

@@ -11,7 +11,8 @@ namespace {
 Result<const DriverApi*> load_driver_once() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
-    return Error(ErrorCode::kNotSupported, std::string("No CUDA driver (libcuda.so.1): ") + ::dlerror());
+    return Error(ErrorCode::kNotSupported,
+                 std::string("Cannot load the CUDA driver (libcuda.so.1): ") + ::dlerror());
   }
   static DriverApi api;
 #define CKPT_CUDA(name)                                                     \

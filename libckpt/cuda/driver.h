@@ -26,7 +26,8 @@ struct DriverApi {
 Result<const DriverApi*> load_driver();
 
 // Returns the Error for a driver call: "what (CUDA n): NAME". Sticky errors (ECC, illegal address, device
-// lost, ...) map to kDevice, CUDA_ERROR_OUT_OF_MEMORY to kOutOfMemory, the rest by meaning.
+// lost, ...) map to kDevice, CUDA_ERROR_OUT_OF_MEMORY to kOutOfMemory, every other result to the code with
+// the closest meaning.
 Error cuda_error(const DriverApi& api, CUresult result, std::string what);
 
 // Returns whether the context is unusable after this result (CUDA's "sticky" errors).

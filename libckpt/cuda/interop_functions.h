@@ -16,7 +16,7 @@ using GlDeviceList = unsigned int;  // represents CUGLDeviceList
 using EglObject = void*;            // represents EGLImageKHR, EGLStreamKHR, EGLSyncKHR
 using EglConnection = void*;        // represents CUeglStreamConnection
 using VdpObject = std::uint32_t;    // represents VdpDevice, VdpVideoSurface, VdpOutputSurface
-using Address32 = unsigned int;     // the CUdeviceptr of the functions before _v2
+using Address32 = unsigned int;     // represents the CUdeviceptr of the functions before _v2
 
 struct EglFrame {  // represents CUeglFrame, with its size and alignment, so that it is passed by value in the
                    // same way

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loader of device code. A kernel set NAME is built into several images (NAME.fatbin, NAME.so;
-// cmake/GpumigrateKernels.cmake), and the first image that the driver accepts is used. No program therefore
-// needs to know its driver.
+// cmake/GpumigrateKernels.cmake), and the first image that the driver accepts is used. Therefore no program
+// needs to know which driver it runs with.
 // Threads: load with the context current; functions may be used from any thread. Ownership: Module unloads in
 // its destructor and must not outlive the context.
 #pragma once

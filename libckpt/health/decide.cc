@@ -81,7 +81,7 @@ class Decider {
     });
     if (evidence_.gpu.gone || evidence_.gpu.lost || (evidence_.gpu.silent && fault)) {
       take_first_xid();
-      everybody(Outcome::kRestore, evidence_.gpu.gone   ? "the GPU is lost: it is not in the node any more"
+      everybody(Outcome::kRestore, evidence_.gpu.gone   ? "the GPU is lost: it is no longer in the node"
                                    : evidence_.gpu.lost ? "the driver has lost the GPU"
                                                         : "the driver does not answer after a fault: the "
                                                           "GPU counts as lost");
@@ -92,7 +92,7 @@ class Decider {
     decision_.cordon = true;
     everybody(Outcome::kNone, "the driver's management library does not answer; no fault was seen");
     restore_dead("its context is lost, and the driver does not answer");
-    return false;  // the table's rows, which require no action, are still reported
+    return false;  // lets the table's rows be reported, too, although they require no action
   }
 
   bool by_recovery() {
@@ -121,8 +121,9 @@ class Decider {
 
   void drain(Readable readable, const std::string& statement) {
     const bool unless_p2p = readable == Readable::kUnlessP2p;
-    unnamed_.add(Outcome::kLive, statement + (unless_p2p ? ": memory can be read unless it uses peer to peer"
-                                                         : ": memory can be read"));
+    unnamed_.add(Outcome::kLive,
+                 statement + (unless_p2p ? ": memory can be read unless the process uses peer to peer"
+                                         : ": memory can be read"));
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
       if (context_lost(i)) {
         opinions_[i].add(Outcome::kRestore, statement + ", and its context is lost");
@@ -223,7 +224,7 @@ class Decider {
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
       const ProcessFacts& process = evidence_.processes[i];
       if (process.probe == Probe::kDead) {
-        // A lost context cannot move live. Only a GPU that must be drained requires a restore.
+        // A process with a lost context cannot move live. Only a GPU that must be drained requires a restore.
         if (row.action == Remedy::kDrainThenReset)
           opinions_[i].add(Outcome::kRestore, statement + ", and its context is lost");
         else
@@ -322,7 +323,7 @@ class Decider {
 
   Decision finish() {
     decision_.outcome = unnamed_.outcome;
-    everybody(Outcome::kNone, "nothing is wrong");  // applies where there is no other verdict
+    everybody(Outcome::kNone, "nothing is wrong");  // the outcome where there is no other verdict
     decision_.reason = unnamed_.reason + passed_;
     if (decision_.xid == 0 && !evidence_.xids.empty()) decision_.xid = evidence_.xids.front().xid;
     for (std::size_t i = 0; i < opinions_.size(); ++i) {
@@ -340,7 +341,7 @@ class Decider {
   Decision decision_;
   Opinion unnamed_;
   std::string passed_;             // the text that a passed probe adds
-  std::vector<Opinion> opinions_;  // in the order of evidence_.processes
+  std::vector<Opinion> opinions_;  // the opinions about the processes, in the order of evidence_.processes
 };
 
 }  // namespace

@@ -41,10 +41,11 @@ struct ProcessFacts {
 
 struct SeenXid {
   std::uint32_t xid = 0;
-  std::int32_t victim = 0;  // a pid of `processes`; 0 if the driver reported none or none of `processes`
+  std::int32_t victim = 0;  // a pid of `processes`; 0 if the driver reported none, or one that is not in
+                            // `processes`
   std::optional<std::uint32_t> recovery;  // the recovery action in the line: Xid 154, RST, D-RST
-  std::optional<LinkVerdict> link;        // set for Xids 144-150
-  std::string suspicion;                  // the text from History::suspicion
+  std::optional<LinkVerdict> link;        // the verdict about the link; set for Xids 144-150
+  std::string suspicion;                  // the suspicion, as History::suspicion returns it
 };
 
 struct GpuFacts {
@@ -56,8 +57,9 @@ struct GpuFacts {
   bool remap_failed = false;
   std::uint64_t uncorrected = 0;  // the number of new uncorrected memory errors
   GpuProbe probe = GpuProbe::kNotTried;
-  std::string probe_detail;             // the output of the probe
-  std::optional<bool> contains_errors;  // the result of contains_memory_errors() for the model
+  std::string probe_detail;             // the text that the probe printed
+  std::optional<bool> contains_errors;  // whether GPUs of this model contain memory errors
+                                        // (contains_memory_errors())
 };
 
 struct Evidence {
@@ -73,13 +75,13 @@ struct ProcessVerdict {
 };
 
 struct Decision {
-  Outcome outcome = Outcome::kNone;  // the outcome for a process that is not named
+  Outcome outcome = Outcome::kNone;  // the outcome for every process that `processes` does not name
   bool cordon = false;               // no new job is started on this GPU
-  bool urgent = false;               // if false, act when capacity and time are available
-  bool leave_node = false;           // the host is suspect, or must be rebooted
-  std::uint32_t xid = 0;             // the Xid that decided; 0 if none did
-  std::uint32_t recovery = 0;        // the recovery action that the decision used
-  std::string reason;                // one line for people
+  bool urgent = false;         // whether to act at once; if false, act when capacity and time are available
+  bool leave_node = false;     // the host is suspect, or must be rebooted
+  std::uint32_t xid = 0;       // the Xid that decided; 0 if none did
+  std::uint32_t recovery = 0;  // the recovery action that the decision used
+  std::string reason;          // the reason, as one line for people
   std::vector<ProcessVerdict> processes;
 };
 

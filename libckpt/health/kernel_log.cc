@@ -10,8 +10,9 @@ namespace ckpt::health {
 namespace {
 
 constexpr std::uint32_t kMaxXid = 99999;
-constexpr std::size_t kMaxLines = 16;  // the limit for one record
-constexpr int kMaxLinesBetween = 3;    // the limit within a driver message of several lines
+constexpr std::size_t kMaxLines = 16;  // the maximum number of lines in one record
+constexpr int kMaxLinesBetween = 3;    // the maximum number of other lines within a driver message of several
+                                       // lines
 
 // Reads texts and numbers from the front.
 class Scanner {
@@ -41,9 +42,9 @@ class Scanner {
   // Reads up to one of the characters `ends`, which is not consumed, and at most `limit` characters.
   std::string_view word(std::string_view ends, std::size_t limit) {
     const std::size_t end = std::min({rest_.find_first_of(ends), rest_.size(), limit});
-    const std::string_view taken = rest_.substr(0, end);
+    const std::string_view part = rest_.substr(0, end);
     rest_.remove_prefix(end);
-    return taken;
+    return part;
   }
   void skip_blanks() { rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size())); }
   [[nodiscard]] std::string_view rest() const { return rest_; }
@@ -191,7 +192,7 @@ std::string_view without_time(std::string_view line) {
 }
 
 std::optional<std::string> uuid_of(std::string_view text) {
-  constexpr std::size_t kUuidBytes = 40;  // GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
+  constexpr std::size_t kUuidBytes = 40;  // the length of GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
   const std::string_view uuid = text.substr(0, kUuidBytes);
   if (uuid.size() != kUuidBytes || !uuid.starts_with("GPU-")) return std::nullopt;
   if (uuid.substr(4).find_first_not_of("0123456789abcdefABCDEF-") != std::string_view::npos)

@@ -27,7 +27,8 @@
 
 namespace ckpt::health {
 
-inline constexpr std::size_t kMaxRecordBytes = 8192;  // the maximum of /dev/kmsg: CONSOLE_EXT_LOG_MAX
+inline constexpr std::size_t kMaxRecordBytes = 8192;  // the maximum size of a record of /dev/kmsg:
+                                                      // CONSOLE_EXT_LOG_MAX
 inline constexpr std::size_t kMaxDetailBytes = 200;
 
 struct PciAddress {
@@ -35,17 +36,17 @@ struct PciAddress {
   std::uint32_t bus = 0;
   std::uint32_t device = 0;
   bool operator==(const PciAddress&) const = default;
-  [[nodiscard]] std::string to_string() const;  // returns "0000:01:00"
+  [[nodiscard]] std::string to_string() const;  // returns a text such as "0000:01:00"
 };
 // Parses "0000:01:00", "PCI:0000:01:00", "00000000:01:00.0".
 [[nodiscard]] std::optional<PciAddress> parse_pci(std::string_view text);
 
 // The unit of an NVLink 5 error, as a line of Xid 144-150 names it.
 struct LinkEvent {
-  std::string unit;      // such as NETIR_LINK_EVT
-  std::string severity;  // Fatal or Nonfatal
+  std::string unit;      // the name of the unit, such as NETIR_LINK_EVT
+  std::string severity;  // the severity in the line: Fatal or Nonfatal
   std::uint32_t link = 0;
-  std::uint32_t info = 0;  // the IntrInfo word
+  std::uint32_t info = 0;  // the IntrInfo word of the line
   std::uint32_t error_status = 0;
 };
 
@@ -54,12 +55,12 @@ struct XidLine {
   std::optional<std::uint32_t> gpu_instance;
   std::optional<std::uint32_t> compute_instance;
   std::uint32_t xid = 0;
-  std::int32_t pid = 0;                        // 0 if the line has none
-  std::optional<std::uint32_t> recovery_from;  // set for Xid 154
+  std::int32_t pid = 0;                        // the process's id; 0 if the line has none
+  std::optional<std::uint32_t> recovery_from;  // the former recovery action; set for Xid 154
   std::optional<std::uint32_t> recovery_to;
-  std::optional<std::uint32_t> caused_by;  // the number after "previous Xid"
-  std::optional<bool> reset_required;      // the answer after RST:
-  std::optional<bool> drain_required;      // the answer after D-RST:
+  std::optional<std::uint32_t> caused_by;  // the number after "previous Xid" in the line
+  std::optional<bool> reset_required;      // the value after "RST:" in the line
+  std::optional<bool> drain_required;      // the value after "D-RST:" in the line
   std::optional<LinkEvent> link;
   std::string detail;  // the rest of the line, after number, pid and name
 };
@@ -92,11 +93,12 @@ class KernelLogParser {
 
  private:
   std::optional<LogEvent> take_line(std::string_view line);
-  std::optional<PciAddress> announced_;  // set if the last line was "The NVIDIA GPU ..."
+  std::optional<PciAddress> announced_;  // the GPU that the last line announced; set if that line was "The
+                                         // NVIDIA GPU ..."
   int lines_since_ = 0;
 };
 
-// Parses the one line of an Xid, for tests and tools. Returns nullopt for every other line.
+// Parses a single line of an Xid, for tests and tools. Returns nullopt for every other line.
 [[nodiscard]] std::optional<XidLine> parse_xid_line(std::string_view line);
 
 }  // namespace ckpt::health

@@ -14,7 +14,8 @@ namespace ckpt::health {
 
 struct LinkVerdict {
   LinkSeverity severity = LinkSeverity::kNonFatal;
-  bool from_table = false;  // if false, only the line's own severity was recognized
+  bool from_table = false;  // whether the table has the error; if false, only the line's own severity was
+                            // recognized
   std::string reason;
 };
 

@@ -192,8 +192,8 @@ Result<Nvlink5Row> read_nvlink5(const CsvRow& csv, std::string_view source) {
   CKPT_TRYV(reader.bits(row.info_v2));
   CKPT_TRYV(reader.hexadecimal(row.error_status));
   CKPT_TRYV(reader.text(true, row.immediate));
-  reader.skip();  // skips action2
-  reader.skip();  // skips investigatory
+  reader.skip();  // skips the column action2
+  reader.skip();  // skips the column investigatory
   CKPT_TRYV(reader.severity(row.severity));
   return row;
 }
@@ -207,7 +207,7 @@ Result<std::map<std::uint32_t, Row>> read_rows(const std::vector<CsvRow>& rows, 
     CKPT_TRY(row, read(rows[i], source));
     const std::uint32_t key = id(row);
     if (!out.emplace(key, std::move(row)).second)
-      return csv_error(source, rows[i].line, 1, "a second row for " + std::to_string(key));
+      return csv_error(source, rows[i].line, 1, "duplicate row for " + std::to_string(key));
   }
   return out;
 }
@@ -224,7 +224,7 @@ Result<std::vector<Nvlink5Row>> read_nvlink5_table() {
   return out;
 }
 
-// Ends the process because a compiled-in table is wrong. Every build's test fails in that case.
+// Terminates the process because a compiled-in table is wrong. Every build's test fails in that case.
 [[noreturn]] void built_wrongly(const Error& error) {
   std::fprintf(stderr, "a built-in table is wrong: %s\n", error.to_string().c_str());
   std::abort();
@@ -248,9 +248,9 @@ std::string_view to_string(LinkSeverity severity) noexcept {
 
 XidTable XidTable::built_in() {
   XidTable table;
-  if (auto taken = table.override_with(xid_csv(), "xid.csv"); !taken) built_wrongly(taken.error());
-  if (auto taken = table.override_with(recovery_action_csv(), "recovery_action.csv"); !taken)
-    built_wrongly(taken.error());
+  if (auto applied = table.override_with(xid_csv(), "xid.csv"); !applied) built_wrongly(applied.error());
+  if (auto applied = table.override_with(recovery_action_csv(), "recovery_action.csv"); !applied)
+    built_wrongly(applied.error());
   auto links = read_nvlink5_table();
   if (!links) built_wrongly(links.error());
   table.nvlink5_ = *std::move(links);

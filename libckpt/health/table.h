@@ -53,7 +53,7 @@ struct XidRow {
   std::string source;
 };
 
-// A value of NVML field 230 and Xid 154.
+// A recovery action, by its value in NVML field 230 and Xid 154.
 struct RecoveryRow {
   std::uint32_t value = 0;
   std::string name;
@@ -75,9 +75,9 @@ enum class LinkSeverity : std::uint8_t { kNonFatal, kLinkFatal, kFatal };
 
 struct Nvlink5Row {
   std::uint32_t xid = 0;
-  std::string unit;    // unit names, alternatives separated by /
-  BitPattern info_v1;  // for drivers before R575
-  BitPattern info_v2;  // for drivers since R575
+  std::string unit;    // the unit's names, alternatives separated by /
+  BitPattern info_v1;  // the pattern of IntrInfo for drivers before R575
+  BitPattern info_v2;  // the pattern of IntrInfo for drivers since R575
   std::uint32_t error_status = 0;
   std::string immediate;  // NVIDIA's text of the immediate action
   LinkSeverity severity = LinkSeverity::kNonFatal;
@@ -88,13 +88,13 @@ class XidTable {
   // Returns the rows that are compiled in.
   static XidTable built_in();
 
-  // Replaces rows by the `text` of a file: a table of Xids or of recovery actions. `source` names the file in
-  // errors.
+  // Overrides rows with the `text` of a file: a table of Xids or of recovery actions. `source` names the file
+  // in errors.
   Result<void> override_with(std::string_view text, std::string_view source);
-  // Reads the file and replaces rows by its text.
+  // Reads the file and overrides rows with its text.
   Result<void> override_with_file(const std::string& path);
 
-  // Returns the row. Returns null if it is not known.
+  // Returns the row with this number. Returns null if there is no such row.
   [[nodiscard]] const XidRow* xid(std::uint32_t code) const;
   [[nodiscard]] const RecoveryRow* recovery(std::uint32_t value) const;
   [[nodiscard]] const std::map<std::uint32_t, XidRow>& xids() const noexcept { return xids_; }

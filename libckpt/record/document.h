@@ -3,8 +3,8 @@
 // own form has `to_json` and `from_json` in its namespace.
 //   - Documents that are kept (to_document, from_document): an optional member only where it has a value.
 //   - Answers of the API (to_answer, from_answer): fields in the list's order, null for an optional member
-//     without a value. What an answer lacks, or has in another form, keeps its default: the other side may be
-//     older or newer.
+//     without a value. A field that an answer lacks, or has in another form, keeps its default: the other side
+//     may be older or newer.
 //
 // A stored document is untrusted: a field that is missing, has another type or does not fit is refused with
 // its path. Unknown fields are ignored. A list that is shorter than an array leaves the rest of the array 0.

@@ -29,7 +29,7 @@
 
 namespace ckpt::record {
 
-// Names a type to fields_of and names_of. Argument-dependent lookup finds them by it.
+// Names a type to fields_of and names_of. Argument-dependent lookup finds these functions by this type.
 template <class T>
 struct Of {};
 

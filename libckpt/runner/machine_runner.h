@@ -11,8 +11,8 @@
 // and timers; borrows protocol and pool. The pool's owner joins the pool before this object is destroyed,
 // because records that are being written refer to it. Their later actions are left to the next start, as in a
 // crash. Errors: an impossible event is logged and changes nothing. A record that was refused cleanly goes
-// back to its machine. A record with an unknown result calls `fatal`, which must end the process: the restart
-// reads the journal.
+// back to its machine. A record with an unknown result calls `fatal`, which must terminate the process: its
+// restart reads the journal.
 #pragma once
 
 #include <spdlog/spdlog.h>
@@ -70,7 +70,8 @@ class MachineRunner {
   void enqueue_batches(MigrationId migration, Batches batches) {
     enqueue_item({migration, std::move(batches), {}, false});
   }
-  // Adds the actions of a restart, or returns the reason why there are none. Waits until all are done.
+  // Adds the actions of a restart, or returns the reason why there are none. Waits until all actions are
+  // done.
   control::Task<Result<void>> restore(MigrationId migration, Result<Batches> batches);
   // Waits until everything that the event causes is done. Returns an error if the event is impossible.
   control::Task<Result<void>> enqueue_and_wait(MigrationId migration, Event event);
@@ -192,10 +193,10 @@ control::Task<Result<void>> MachineRunner<Types>::enqueue_item_and_wait(Item ite
   const auto executor = co_await control::asio::this_coro::executor;
   co_await control::asio::async_initiate<const control::asio::use_awaitable_t<>, void()>(
       [&](auto handler) {
-        const auto kept = std::make_shared<decltype(handler)>(std::move(handler));
-        item.then = [&result, executor, kept](const Result<void>& outcome) {
+        const auto shared = std::make_shared<decltype(handler)>(std::move(handler));
+        item.then = [&result, executor, shared](const Result<void>& outcome) {
           result = outcome;
-          control::asio::post(executor, std::move(*kept));
+          control::asio::post(executor, std::move(*shared));
         };
         enqueue_item(std::move(item));
       },

@@ -3,7 +3,7 @@
 // decides what an event means and what an action does. The runner ensures the order.
 //
 // `Types` names the protocol's types:
-//   Event        what its machines are fed with
+//   Event        the input of its machines
 //   Batch        the actions of one step of one machine, in order: `key` (with `key.migration`) and `actions`
 //   Action       a variant of, among others, these three
 //   WriteRecord  with `record`, a Record
@@ -29,7 +29,8 @@ namespace ckpt::runner {
 template <class Batch>
 struct DiskWork {
   std::function<Result<void>()> work;
-  std::function<Result<std::vector<Batch>>(const Result<void>&)> then;  // runs on the loop
+  // a function that runs on the loop, with the result of the work
+  std::function<Result<std::vector<Batch>>(const Result<void>&)> then;
 };
 template <class Batch>
 using Step = std::variant<std::vector<Batch>, DiskWork<Batch>>;
@@ -53,7 +54,7 @@ class Protocol {
 
   virtual ~Protocol() = default;
 
-  // Returns the queue. Events of one queue are handled one after another.
+  // Returns the queue of the migration. Events of one queue are handled one after another.
   [[nodiscard]] virtual std::uint64_t queue_of(wire::MigrationId migration) const = 0;
   // Passes the event to its machine. On an error, the event is impossible and nothing has changed. `event`
   // exists until on_event_done().

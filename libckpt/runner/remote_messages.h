@@ -37,7 +37,8 @@ class RemoteMessages {
 
  private:
   Limits limits_;
-  std::map<wire::MigrationId, std::size_t> of_migration_;  // contains no zero counts
+  std::map<wire::MigrationId, std::size_t> of_migration_;  // the number of waiting messages of every
+                                                           // migration, without zero counts
   std::size_t in_all_ = 0;
 };
 

@@ -139,7 +139,8 @@ class Matching {
   struct Placed {
     const Extent* extent = nullptr;
     const TensorInfo* at_source = nullptr;
-    const TensorInfo* at_target = nullptr;  // null if the tensor is dropped
+    const TensorInfo* at_target = nullptr;  // the standby's tensor for this tensor; null if the tensor is
+                                            // dropped
     Place place;
   };
 
@@ -163,7 +164,8 @@ class Matching {
   PlanMatch match_;
 };
 
-// Returns the standby's tensor for this tensor of the source. Returns null if they differ.
+// Returns the standby's tensor for this tensor of the source. Returns null if there is none, or if type or
+// shape differ.
 const TensorInfo* Matching::find(const TensorInfo& tensor) {
   const auto it = by_name_.find(tensor.name);
   if (it == by_name_.end()) {
@@ -183,8 +185,8 @@ Result<void> Matching::check_kind(const TensorInfo& tensor, const TensorInfo& ma
     return Error(ErrorCode::kRefused, quoted(tensor) + " is scratch on one side only");
   if ((match.region == wire::kNoRegion) != (tensor.region == wire::kNoRegion))
     return Error(ErrorCode::kRefused, quoted(tensor) +
-                                          " lies in memory that can be exported on one side only: "
-                                          "allocate it with ckpt_alloc on both");
+                                          " lies in memory that can be exported on one side only: allocate "
+                                          "the tensor with ckpt_alloc on both sides");
   if (is_copied(tensor) && match.offset % kAlignment != 0)
     return Error(ErrorCode::kRefused, quoted(tensor) + " is not aligned to 16 bytes at the target");
   return ok();
@@ -236,17 +238,18 @@ Result<void> Matching::place(std::uint32_t number) {
 // Checks that no two extents are written to the same memory. If they were, the standby would share memory
 // that the source does not share.
 Result<void> Matching::check_disjoint() {
-  std::vector<const Placed*> kept;
+  std::vector<const Placed*> retained;
   for (const Placed& placed : placed_)
-    if (placed.at_target != nullptr) kept.push_back(&placed);
-  std::sort(kept.begin(), kept.end(), [](const Placed* a, const Placed* b) {
+    if (placed.at_target != nullptr) retained.push_back(&placed);
+  std::sort(retained.begin(), retained.end(), [](const Placed* a, const Placed* b) {
     return std::tuple(a->place.region, a->place.offset) < std::tuple(b->place.region, b->place.offset);
   });
-  for (std::size_t i = 1; i < kept.size(); ++i) {
-    const Place& before = kept[i - 1]->place;
-    if (kept[i]->place.region == before.region && kept[i]->place.offset < before.offset + before.bytes)
-      return Error(ErrorCode::kRefused, quoted(*kept[i]->at_target) + " shares memory with \"" +
-                                            kept[i - 1]->at_target->name +
+  for (std::size_t i = 1; i < retained.size(); ++i) {
+    const Place& before = retained[i - 1]->place;
+    if (retained[i]->place.region == before.region &&
+        retained[i]->place.offset < before.offset + before.bytes)
+      return Error(ErrorCode::kRefused, quoted(*retained[i]->at_target) + " shares memory with \"" +
+                                            retained[i - 1]->at_target->name +
                                             "\" at the target but not at the source");
   }
   return ok();

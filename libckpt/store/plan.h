@@ -30,10 +30,10 @@ inline constexpr std::size_t kMaxTensors = 1 << 20;
 
 struct Extent {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  std::uint64_t id = 0;  // never 0, and unique within a migration
+  std::uint64_t id = 0;  // the id of the extent, which is never 0 and is unique within a migration
   std::uint64_t generation = 0;
-  std::uint64_t region = 0;  // the source's allocation
-  std::uint64_t offset = 0;  // the offset in the region
+  std::uint64_t region = 0;  // the id of the source's allocation
+  std::uint64_t offset = 0;  // the offset of the extent in the region
   std::uint64_t bytes = 0;
   std::uint32_t tensor = 0;  // the index in Plan::tensors of the tensor that spans the extent
   template <class A>
@@ -60,8 +60,8 @@ struct Place {
   std::uint64_t extent = 0;
   std::uint64_t generation = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t region = 0;  // the target's allocation
-  std::uint64_t offset = 0;  // the offset in the region
+  std::uint64_t region = 0;  // the id of the target's allocation
+  std::uint64_t offset = 0;  // the offset of the extent in the region
 };
 
 // Builds a plan. Scratch tensors and tensors without a region get no extent. Extents are numbered from
@@ -82,9 +82,10 @@ struct PlanMatch {
 };
 
 // Matches a plan with the standby's tensors. Returns kRefused with all tensors that the standby lacks or has
-// with another dtype, shape, or alias structure. Tensors that only the standby has are listed too, because
-// their content would be undefined. With `complete` false, for a later plan of the same migration, such
-// tensors are allowed. `allowed` is a combination of wire::kAllow... for a standby that is a new program.
+// with a different dtype, shape, or alias structure. Tensors that only the standby has are listed too,
+// because their content would be undefined. With `complete` false, for a later plan of the same migration,
+// such tensors are allowed. `allowed` is a combination of wire::kAllow... for a standby that is a new
+// program.
 Result<PlanMatch> match_plan(const Plan& plan, std::span<const wire::TensorInfo> standby, bool complete,
                              std::uint8_t allowed = 0);
 

@@ -25,7 +25,7 @@ struct StoredJob {
   std::uint32_t format = kStoredJobFormat;
   wire::JobSpec spec;
   std::string node;       // the node where the image was taken
-  std::string gpu_model;  // the model in NVML's notation
+  std::string gpu_model;  // the GPU's model in NVML's notation
   wire::Bytes payload;    // data of the migration mode: the process's open files, if the image has a process
   Plan plan;
   std::uint64_t sequence = 0;  // the coordinator's count of images (wire::TakeSnapshot); 0 from an older

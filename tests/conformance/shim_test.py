@@ -42,7 +42,7 @@ class WithAndWithoutTheShim(unittest.TestCase):
                 codes.setdefault(test, set()).add((function, int(code)))
             return results, codes
 
-    def test_the_suite_gets_the_same_answers(self):
+    def test_the_suite_gets_the_same_results_under_the_shim(self):
         plain_results, plain_codes = self.suite(False)
         shim_results, shim_codes = self.suite(True)
         self.assertEqual(plain_results, shim_results)
@@ -53,7 +53,7 @@ class WithAndWithoutTheShim(unittest.TestCase):
         print(f"{len(plain_results)} tests, {sum(map(len, plain_codes.values()))} answers, {len(errors)} kinds of errors: the same",
               file=sys.stderr)
 
-    def test_stress_prints_the_same_line(self):
+    def test_stress_prints_the_same_line_under_the_shim(self):
         lines = []
         for shim in (False, True):
             run = self.run_program(PROGRAMS.stress, STRESS, shim)

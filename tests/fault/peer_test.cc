@@ -171,11 +171,12 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Bytes& ack) { return Headers{placed_as(made(ack, LaneMessage::kCalibrateAck), ack)}; },
               kNotSent},
         acknowledgement(
-            "chunk", [](AckRecord& r) { r.chunk ^= 1; }, "acknowledged other chunks than were sent"),
+            "chunk", [](AckRecord& r) { r.chunk ^= 1; }, "acknowledged different chunks than were sent"),
         acknowledgement(
-            "region", [](AckRecord& r) { ++r.region; }, "acknowledged other chunks than were sent"),
+            "region", [](AckRecord& r) { ++r.region; }, "acknowledged different chunks than were sent"),
         acknowledgement(
-            "generation", [](AckRecord& r) { ++r.generation; }, "acknowledged other chunks than were sent"),
+            "generation", [](AckRecord& r) { ++r.generation; },
+            "acknowledged different chunks than were sent"),
         acknowledgement(
             "gone", [](AckRecord& r) { r.gone = 1; }, "no longer has extent 1"),
         Wrong{"pong", kSource, LaneMessage::kAck,
@@ -211,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(
               [](const Bytes& verdict) {
                 return Headers{with_record<VerdictRecord>(verdict, [](VerdictRecord& r) { ++r.root.lo; })};
               },
-              "verified another root than the source sent"},
+              "verified a different root than the source sent"},
         Wrong{"no", kSource, LaneMessage::kVerdict,
               [](const Bytes& verdict) {
                 return Headers{with_record<VerdictRecord>(verdict, [](VerdictRecord& r) { r.code = 1; })};
@@ -236,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(
             "nothing", [](ChunkRecord& r) { r = {r.region, r.generation, r.chunk, 0, kZero, {}}; },
             "that belong to no chunk"),
         chunk(
-            "region", [](ChunkRecord& r) { ++r.region; }, "acknowledged other chunks"),
+            "region", [](ChunkRecord& r) { ++r.region; }, "acknowledged different chunks"),
         Wrong{"early", kTarget, LaneMessage::kPlan,
               [](const Bytes& plan) {
                 ChunkRecord record;

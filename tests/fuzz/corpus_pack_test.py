@@ -46,7 +46,7 @@ class CorpusPack(unittest.TestCase):
             self.assertIn(str(self.pack), message)
             self.assertIn(words, message)
 
-    def test_tree_is_packed_as_it_would_be_now(self):
+    def test_committed_packs_match_the_corpus(self):
         packs = sorted(HERE.glob("targets/*/*.pack"))
         self.assertEqual([path.with_suffix(".cc") for path in packs], sorted(HERE.glob("targets/*/*.cc")))
         for path in packs:
@@ -62,7 +62,7 @@ class CorpusPack(unittest.TestCase):
                          [f"{PACK}: {name}" for name in names] + [f"{len(names)} inputs"])
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_folder_and_back(self):
+    def test_pack_is_unpacked_and_packed_unchanged(self):
         there, back = self.folder / "there", self.folder / "back"
         corpus_pack.unpack(pathlib.Path(PACK), there)
         (there / "more").write_bytes(b"")
@@ -73,17 +73,17 @@ class CorpusPack(unittest.TestCase):
         with self.assertRaises(corpus_pack.PackError):
             corpus_pack.unpack(self.pack, back)
 
-    def test_cut_off_anywhere(self):
+    def test_pack_truncated_anywhere_is_refused(self):
         whole = packed(("a", b"first"), ("b", b""), ("c", b"third"))
         for length in range(len(whole)):
             self.refused(whole[:length], f"cut off at byte {length}:")
 
-    def test_missing(self):
+    def test_missing_pack_is_an_error(self):
         done = run(REPLAY, self.folder / "missing.pack")
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"{self.folder}/missing.pack: cannot be read: No such file", done.stderr)
 
-    def test_damaged(self):
+    def test_damaged_pack_is_refused(self):
         self.refused(b"GMCORP\0\2" + bytes(4), "packed corpus of version 1")
         self.refused(packed(("a", b"x")) + b"y", "the last input")
         self.refused(packed(("b", b"x"), ("a", b"y")), "input 2 of 2")
@@ -93,7 +93,7 @@ class CorpusPack(unittest.TestCase):
         self.refused(packed(("a", b"x"))[:-5] + struct.pack("<I", (1 << 20) + 1),
                      "at most 1048576 are allowed")
 
-    def test_nothing_to_replay(self):
+    def test_empty_pack_is_refused(self):
         self.pack.write_bytes(packed())
         done = run(REPLAY, self.pack)
         self.assertEqual(done.returncode, 1)

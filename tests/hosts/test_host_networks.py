@@ -27,7 +27,7 @@ class Networks(HostsTest):
         known = next(entry for entry in self.cluster.json("nodes") if entry["name"] == node)
         return [network["name"] for network in known["networks"]]
 
-    def test_the_first_network_of_both_is_used(self):
+    def test_move_uses_the_first_network_that_both_nodes_have(self):
         self.start_job()
         self.assertEqual(self.cluster.migrate("job", "node-b")["network"], "net0")
         self.without_network("node-b", 0)
@@ -42,12 +42,12 @@ class Networks(HostsTest):
         planned = self.cluster.call("migrate", "job", "--to", "node-b", "--dry-run", exits=(5,))
         refused = self.cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
         for result in (planned, refused):
-            self.assertIn("node-a does not reach node-b over network net0", result.stdout + result.stderr)
+            self.assertIn("node-a cannot reach node-b over network net0", result.stdout + result.stderr)
         self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])
         self.assertEqual(self.cluster.job("job")["state"], "running")
         self.assertEqual(self.cluster.migrate("job", "node-b", "--network", "net1")["network"], "net1")
 
-    def test_an_abort_while_the_network_is_checked_ends_the_move(self):
+    def test_an_abort_during_the_network_check_ends_the_move(self):
         self.start_job()
         self.cluster.hosts.cut("node-a", "node-b", 0)
         with self.cluster.popen("migrate", "job", "--to", "node-b") as moving:
@@ -61,7 +61,7 @@ class Networks(HostsTest):
         self.without_network("node-b", 0, 1, 2)
         before = self.cluster.log("job").count("step")
         refused = self.cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
-        self.assertIn("no network in common", refused.stderr)
+        self.assertIn("the nodes have no common network", refused.stderr)
         self.assertIn("net0 (ucx-trusted)", refused.stderr)
         self.without_network("node-b", 0)
         refused = self.cluster.call("migrate", "job", "--to", "node-b", "--network", "net0", exits=(5,))
@@ -124,7 +124,7 @@ class SeveralAddresses(HostsTest):
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
         self.assert_steps_in_order(self.cluster.log("job"))
 
-    def test_the_addresses_that_both_have_are_used(self):
+    def test_move_uses_the_addresses_that_both_nodes_have(self):
         self.cluster.restart_agent("node-b", (1,))
         eventually(lambda: [network["addresses"] for node in self.cluster.json("nodes") if node["name"] == "node-b"
                             for network in node["networks"]] == [[self.cluster.hosts.address("node-b")]],
@@ -134,7 +134,7 @@ class SeveralAddresses(HostsTest):
         self.assertGreater(sent[0], 64 << 20)
         self.assertLess(sent[1], 1 << 20)
 
-    def test_an_address_that_is_not_reached_is_refused_by_name(self):
+    def test_an_unreachable_address_is_refused_by_name(self):
         self.start_job("--steps", "100000")
         self.cluster.hosts.cut("node-a", "node-b", 1)
         refused = self.cluster.call("migrate", "job", "--to", "node-b", exits=(5,))

@@ -42,7 +42,7 @@ class DataNetworkIsRead(unittest.TestCase):
         hosts.down()
         return capture.payload
 
-    def test_device_memory_is_read_without_tls_and_not_with_it(self):
+    def test_tls_hides_device_memory_from_a_network_capture(self):
         job = ("serve", WEIGHTS, ("--cooperative",))
         canaries = incompressible_windows(self.capture_of_a_move("ucx-trusted", *job))
         self.assertGreater(len(canaries), WINDOWS // 4)
@@ -53,14 +53,14 @@ class DataNetworkIsRead(unittest.TestCase):
         hidden = self.capture_of_a_move("tls", *job)
         self.assertEqual(sum(canary in hidden for canary in canaries), 0)
 
-    def test_host_memory_and_environment_are_read_without_tls_and_not_with_it(self):
+    def test_tls_hides_host_memory_and_environment_from_a_network_capture(self):
         secret = secrets.token_hex(32)
         job = ("charlm-plain", ["--params", "200000", "--seed", "3", "--print-every", "1", "--step-ms", "5",
                                 "--steps", "100000"], ())
         self.assertTrue(re.search(secret.encode(), self.capture_of_a_move("ucx-trusted", *job, secret)))
         self.assertFalse(re.search(secret.encode(), self.capture_of_a_move("tls", *job, secret)))
 
-    def test_image_on_its_way_to_another_nodes_store_is_not_read(self):
+    def test_tls_hides_an_image_that_is_sent_to_another_nodes_store(self):
         secret = secrets.token_hex(32)
         hosts = HostCluster(transports=(None, "tls"))
         self.addCleanup(hosts.down)

@@ -120,7 +120,7 @@ class SiteOfThreeMachines(unittest.TestCase):
                 print(host, cls.site.run(host, "tail -n 20 daemon.log").stdout, file=sys.stderr)
             raise
 
-    def test_moves_and_images_use_the_listed_ports_alone(self):
+    def test_moves_and_images_use_only_the_listed_ports(self):
         self.site.call("control", "gpumigrate run --detach --cooperative --name job --node node-a -- "
                                   f"{cluster.EXAMPLES}/charlm --params 200000 --seed 3 --print-every 1 --steps 1000000")
         eventually(lambda: "step" in self.site.run("control", "gpumigrate logs job").stdout, "the job works")

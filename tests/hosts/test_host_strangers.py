@@ -67,7 +67,7 @@ class StrangersTest(HostsTest):
 
 
 class StrangersAtTheMovers(StrangersTest):
-    def test_a_move_ends_well_whatever_strangers_send_to_the_movers(self):
+    def test_a_move_succeeds_despite_malformed_bytes_sent_to_the_movers(self):
         arguments = [*TRAINING, "--steps", "4000"]
         expected = run_unmoved("charlm-plain", *arguments)
         self.cluster.start("job", "charlm-plain", *arguments, way=())
@@ -97,7 +97,7 @@ class StrangersAtTheMovers(StrangersTest):
 class StrangersAtEveryPort(StrangersTest):
     """One of them has the certificate of a node, and is not that node."""
 
-    def test_moves_and_clients_go_on(self):
+    def test_moves_and_clients_continue_during_an_attack(self):
         arguments = [*TRAINING, "--steps", "4000"]
         expected = run_unmoved("charlm-plain", *arguments)
         self.cluster.start("job", "charlm-plain", *arguments, way=())

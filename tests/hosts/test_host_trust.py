@@ -62,7 +62,7 @@ class Trust(HostsTest):
     def jobs(self, *folder):
         return self.cluster.try_as_stranger("http", self.control, API_PORT, self.cluster.token("token"), *folder)
 
-    def test_nobody_else_becomes_a_node_or_reads_jobs(self):
+    def test_a_stranger_neither_becomes_a_node_nor_reads_jobs(self):
         self.cluster.start("job", "charlm", *TRAINING[:4], "--print-every", "1", "--steps", "1000000")
         self.cluster.wait_for_line("job", r"^step \d+")
         for turn in range(4):
@@ -77,7 +77,7 @@ class Trust(HostsTest):
         self.assertNotIn("lost the connection to the agent of node-a", log)
         self.assertIn("the certificate is that of node node-b, not of node node-a", log)
 
-    def test_a_taken_port_gets_no_token(self):
+    def test_a_foreign_listener_on_the_port_gets_no_token(self):
         self.assertEqual(self.as_client("admin", "jobs").returncode, 0)
         with (self.cluster.folder / "admin" / "client.toml").open("a") as settings:
             settings.write(f'token_file = "{self.cluster.home}/coordinator/token"\n')
@@ -111,7 +111,7 @@ class Trust(HostsTest):
                 cluster.wait_for_end(end, cluster.COMMAND_LIMIT_S)
                 os.close(end)
 
-    def test_a_renewed_certificate_is_shown_without_a_restart(self):
+    def test_a_renewed_certificate_is_used_without_a_restart(self):
         def shown():
             return self.cluster.try_as_stranger("shown", self.control, AGENT_PORT, self.own)
 
@@ -125,7 +125,7 @@ class Trust(HostsTest):
     def ends(self):
         return {node["name"]: node["certificate_ends"] for node in self.cluster.json("nodes")}
 
-    def test_certificates_that_end_soon_are_renewed_while_jobs_move(self):
+    def test_certificates_near_their_expiry_are_renewed_while_jobs_move(self):
         authority = self.cluster.home / "coordinator/tls"
         self.cluster.gpumigrate("node", "certificate", "node-b", "--days", "2", "--host", self.cluster.hosts.address("node-b"),
                                 "--folder", authority, "--out", self.own)
@@ -154,7 +154,7 @@ class Trust(HostsTest):
             eventually(self.cluster.all_ready, f"{node} has come back")
         self.assertEqual(self.cluster.migrate("job", "node-b", "--live")["result"], "done")
 
-    def test_a_machine_becomes_a_node_once_with_a_token(self):
+    def test_a_join_token_admits_one_machine_once(self):
         authority = self.cluster.home / "coordinator/tls"
         self.cluster.coordinator_settings = f'certificate_authority = "{authority}"\n'
         self.end_coordinator()
@@ -188,7 +188,7 @@ class Trust(HostsTest):
     def as_client(self, role, *words):
         return self.cluster.as_client(role, *words)
 
-    def test_a_client_may_do_what_its_certificate_says(self):
+    def test_a_client_has_the_rights_of_its_certificate(self):
         self.cluster.start("job", "charlm", *TRAINING[:4], "--print-every", "1", "--steps", "1000000")
         self.cluster.wait_for_line("job", r"^step \d+")
         listed = self.as_client("viewer", "jobs")

@@ -24,7 +24,7 @@ def public(names):
 
 
 class Exports(unittest.TestCase):
-    def test_all_that_the_header_declares_is_exported(self):
+    def test_every_function_that_the_header_declares_is_exported(self):
         text = pathlib.Path(ARGUMENTS.header).read_text()
         text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
         declared = set(DECLARED.findall(text))
@@ -37,7 +37,7 @@ class Exports(unittest.TestCase):
         self.assertEqual(sorted(set(named)), sorted(named))
         self.assertEqual(public(exported(ARGUMENTS.library)), set(named))
 
-    def test_it_exports_what_the_real_one_does(self):
+    def test_library_exports_the_functions_of_the_real_nccl(self):
         if not pathlib.Path(ARGUMENTS.real).exists():
             self.skipTest(f"there is no {ARGUMENTS.real}")
         self.assertEqual(exported(ARGUMENTS.real), exported(ARGUMENTS.library))

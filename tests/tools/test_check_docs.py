@@ -144,7 +144,7 @@ class CheckDocs(unittest.TestCase):
         lines = path.read_text().splitlines()
         path.write_text("\n".join(lines + ["- x"] * (count - len(lines))) + "\n")
 
-    def test_the_tree_is_right(self):
+    def test_check_accepts_the_tree(self):
         readme = self.tree / "README.md"
         readme.write_text("\n".join(readme.read_text().splitlines()[:100]) + "\n")
         for name, text in RIGHT:

@@ -121,7 +121,7 @@ class CheckExamples(unittest.TestCase):
                 self.assertEqual((name, found_line), (HEADER, line))
                 self.assertIn(text, found)
 
-    def test_prose_is_no_example(self):
+    def test_prose_is_not_treated_as_an_example(self):
         for comment in PROSE:
             with self.subTest(comment):
                 self.plant(comment, frame=f'#include "{HEADER}"\n')
@@ -151,12 +151,12 @@ class CheckExamples(unittest.TestCase):
         self.plant("//   const int weight = 1;\n//   use(other);\n//   const int weight = 2;", frame=two)
         self.assertEqual([error[:2] for error in self.errors()], [(HEADER, 2)])
 
-    def test_slot_whose_first_line_is_gone_is_found(self):
+    def test_slot_whose_first_line_is_missing_is_found(self):
         self.plant("//   use(1);", frame=FUNCTION + f"// example: {HEADER} from use(2)\n")
         self.assertEqual(self.errors(),
                          [(FRAME, 5, f"{HEADER} has no example with a line that begins with use(2)")])
 
-    def test_lines_ahead_of_the_first_slot_are_found(self):
+    def test_lines_before_the_first_slot_are_found(self):
         self.plant("//   use(1);\n//   use(2);", frame=FUNCTION.replace(f"{HEADER}\n}}", f"{HEADER} from use(2)\n}}"))
         self.assertEqual([error[:2] for error in self.errors()], [(HEADER, 1)])
 

@@ -35,10 +35,10 @@ class CheckLayers(unittest.TestCase):
         for text in texts:
             self.assertIn(text, found)
 
-    def test_tree_in_order_passes(self):
+    def test_tree_without_violations_passes(self):
         self.assertEqual(self.run_check(), (0, ""))
 
-    def test_cycle_of_two_folders_names_the_include_that_closes_it(self):
+    def test_cycle_of_two_folders_is_reported_with_the_include_that_closes_it(self):
         self.write("agent/io/pipe.h", "agent/jobs/job.h")
         self.assert_finds("agent: these depend on each other: io, jobs",
                           "agent/io/pipe.h:1: includes agent/jobs/job.h")
@@ -53,12 +53,12 @@ class CheckLayers(unittest.TestCase):
         self.write("agent/jobs/list.h", "agent/jobs/table/table.h")
         self.assert_finds("agent/jobs: these depend on each other: (its own files), table")
 
-    def test_folder_above_a_cycle_is_not_blamed(self):
+    def test_folder_above_a_cycle_is_not_reported(self):
         self.write("agent/io/pipe.h", "agent/jobs/job.h")
         self.write("agent/daemon/main.h", "agent/jobs/job.h")
         self.assert_finds("agent: these depend on each other: io, jobs.")
 
-    def test_21st_entry_is_found(self):
+    def test_21st_entry_of_a_folder_is_found(self):
         for number in range(19):
             self.write(f"agent/io/file{number}.h")
             self.write(f"agent/io/file{number}.cc", f"agent/io/file{number}.h")
@@ -66,7 +66,7 @@ class CheckLayers(unittest.TestCase):
         self.write("agent/io/one_more.h")
         self.assert_finds("agent/io: 21 entries, at most 20")
 
-    def test_include_of_something_forbidden_is_found(self):
+    def test_forbidden_include_is_found(self):
         self.write("libckpt/net/link.h")
         self.write("libckpt/inprocess/local/socket.h", "libckpt/net/link.h")
         self.assert_finds("libckpt/inprocess/local/socket.h:1: includes libckpt/net/link.h: libckpt/inprocess must not")
@@ -88,7 +88,7 @@ class CheckLayers(unittest.TestCase):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(line + "\n")
 
-    def test_question_for_the_number_of_ranks_is_found(self):
+    def test_query_of_the_number_of_ranks_is_found(self):
         for line in ("if (spec.gang.id == 0) return;", "if (!job.spec.gang.id) return;", "if (job->spec.gang.id) return;",
                      "if (wanted.gang.ranks > 1) return;", "if (spec.ranks.size() != 1) return;",
                      "if (target_ranks.size() == 1) return;", "const bool one = job.size == 1;",
@@ -105,7 +105,7 @@ class CheckLayers(unittest.TestCase):
                 self.write_line("agent/io/planted.cc", line)
                 self.assertEqual(self.run_check(), (0, ""))
 
-    def test_listed_file_may_ask_and_leaves_the_list_when_it_asks_no_longer(self):
+    def test_listed_file_may_query_the_number_of_ranks_until_the_query_is_removed(self):
         self.write_line("coordinator/fleet/job_admission.cc", "const bool is_several = placings.size() > 1;")
         self.assertEqual(self.run_check(), (0, ""))
         self.write_line("coordinator/fleet/job_admission.cc", "")

@@ -51,7 +51,7 @@ class Setup(unittest.TestCase):
         return [line.split("--no-install-recommends ")[1]
                 for line in (self.here / "calls").read_text().splitlines() if " install " in line]
 
-    def test_all_that_is_missing_is_installed_and_named(self):
+    def test_missing_packages_are_installed_and_listed(self):
         done = self.setup()
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.installed(), ["no-such-package-to-run no-such-package-to-test"])
@@ -61,7 +61,7 @@ class Setup(unittest.TestCase):
         self.assertEqual(self.setup("--run").returncode, 0)
         self.assertEqual(self.installed(), ["no-such-package-to-run"])
 
-    def test_setup_waits_for_another_apt(self):
+    def test_setup_waits_until_another_apt_has_finished(self):
         done = self.setup("--run", answers=[LOCKED])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("waiting for another apt to end (held by process 42 (apt-get))", done.stderr)

@@ -33,13 +33,13 @@ class ShowProgress(unittest.TestCase):
         progress.close_line()
         return output.getvalue()
 
-    def test_pipe_gets_a_line_every_tenth(self):
+    def test_pipe_gets_a_line_for_every_tenth_of_the_work(self):
         lines = self.shown(io.StringIO(), [(step, 100) for step in range(1, 101)]).splitlines()
         self.assertEqual(len(lines), 11)
         self.assertEqual(lines[2], "Building: 20% after 20 s, about 1 min 20 s left")
         self.assertEqual(lines[-1], "Building: 100% after 1 min 40 s")
 
-    def test_terminal_gets_one_line_that_is_drawn_again(self):
+    def test_terminal_gets_one_line_that_is_redrawn(self):
         text = self.shown(Terminal(), [(5, 10), (10, 10)])
         self.assertEqual(text.count("\n"), 1)
         self.assertIn("[###############               ]  50% about 1 s left", text)

@@ -31,7 +31,7 @@ address = "{ADDRESS}"
 transport = "rdma-trusted"
 """
 
-    def test_there_and_back_in_both_ways(self):
+    def test_job_moves_over_rdma_live_and_by_stop_copy(self):
         expected = run_unmoved("serve", *ARGUMENTS, memory=self.memory)
         self.cluster.start("job", "serve", *ARGUMENTS)
         for node, way in (("node-b", "--live"), ("node-a", "--stop-copy")):

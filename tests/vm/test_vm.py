@@ -29,28 +29,28 @@ class Vm(unittest.TestCase):
         self.assertEqual(status, 0, output[-4000:])
         return output
 
-    def test_statuses_and_output_come_back(self):
+    def test_exit_status_and_output_of_the_vm_are_returned(self):
         status, output = self.run_in_vm("sh", "-c", "echo to; echo both >&2; touch /etc/mark; exit 7")
         self.assertEqual((status, output), (7, "to\nboth\n"))
         self.assertFalse(os.path.exists("/etc/mark"))
 
-    def test_a_command_is_ended_at_its_deadline(self):
+    def test_a_command_in_the_vm_is_killed_at_its_deadline(self):
         self.assertEqual(self.run_in_vm("sleep", "1000", limit_s=2)[0], 124)
 
-    def test_the_transports_suite_passes(self):
+    def test_the_transport_suite_passes_over_rdma(self):
         output = self.assert_succeeds(BUILD / "tests" / "transport_test", "--gtest_filter=*/rdma*",
                                       limit_s=900)
         self.assertNotIn("SKIPPED", output)
 
-    def test_a_lane_ends_when_its_peer_is_killed(self):
+    def test_a_lane_closes_when_its_peer_is_killed(self):
         output = self.assert_succeeds(BUILD / "tests" / "transport_process_test", "--gtest_filter=*/rdma")
         self.assertNotIn("SKIPPED", output)
 
-    def test_a_job_moves(self):
+    def test_a_job_moves_over_rdma(self):
         output = self.assert_succeeds(ROOT / "tests" / "integration" / "run", "rdma", limit_s=900)
         self.assertNotIn("skipped", output)
 
-    def test_the_check_of_a_site_succeeds(self):
+    def test_the_rdma_check_of_a_site_succeeds(self):
         output = self.assert_succeeds(ROOT / "tools" / "rdma-check", "--bytes", str(16 << 20), limit_s=900)
         self.assertIn("RDMA lane", output)
 

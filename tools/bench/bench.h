@@ -16,7 +16,7 @@
 namespace ckpt::bench {
 
 struct BenchOptions {
-  unsigned pairs = 7;  // interleaved runs A B A B ...; all figures are medians over them
+  unsigned pairs = 7;  // number of interleaved pairs of runs A B A B ...; all figures are medians over them
   std::uint64_t bytes = std::uint64_t{1} << 30;  // size of the state that is scanned, copied and moved
   std::string output = ".";                      // the folder of plots and other files
   std::string program;         // the path of this executable, for the second process of a pair

@@ -163,8 +163,8 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   Command inspect = add_command(app, options, "inspect", "Regions, host state and labels of a version", true);
   Command verify = add_command(app, options, "verify", "Read every byte, or what one version needs", false);
   Command diff = add_command(app, options, "diff", "Changes between two versions", true);
-  inspect.add_option("VERSION", options.version, "The newest if left out").positive();
-  verify.add_option("VERSION", options.version, "All if left out").positive();
+  inspect.add_option("VERSION", options.version, "Version number (default: the newest)").positive();
+  verify.add_option("VERSION", options.version, "Version number (default: all)").positive();
   diff.add_option("FROM", options.from, "A version").required().positive();
   diff.add_option("TO", options.to, "A version").required().positive();
   if (const auto end = app.parse(arguments)) return end->print(out, err) == 0 ? kDone : kUsage;

@@ -20,7 +20,7 @@ Result<bench::CommandOutput> run_program(const Setting& setting, const std::vect
   command.argv = argv;
   command.environment = cli::environment_with({});
   CKPT_TRY(running, bench::RunningCommand::start(command, nullptr));
-  // The program ends before this item is killed, so that the item's own report names the program.
+  // The program is killed before this item, so that the item's own report names the program.
   return running->finish(setting.deadline - kTimeToReport);
 }
 

@@ -45,7 +45,7 @@ struct Outcome {
 };
 [[nodiscard]] Outcome not_possible(std::string reason);
 Json to_json(const Outcome& outcome);
-Outcome outcome_of(const Json& json);  // throws Json::exception
+Outcome outcome_of(const Json& json);  // converts JSON to an outcome; throws Json::exception
 
 struct Setting {
   std::string programs;  // the folder of this program and the programs next to it

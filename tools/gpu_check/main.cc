@@ -24,7 +24,8 @@ constexpr int kDetectSeconds = 60;
 constexpr int kMinSeconds = 3;
 constexpr const char* kSoftwareDevices = "2";
 constexpr const char* kSoftwareMemory = "4GiB";
-constexpr int kSoftwareSlowness = 4;  // the software GPU computes on the processors that all other work uses
+constexpr int kSoftwareSlowness = 4;  // the factor for time limits on the software GPU, which computes on the
+                                      // processors that all other work uses
 
 constexpr Item kItems[] = {
 #define GPU_CHECK_ITEM(name, seconds, question) {#name, question, seconds, &check_##name},
@@ -124,7 +125,7 @@ void run_items(const Options& options, const Setting& setting, Supervisor& super
     const Nanos time = time_for(i, options, deadline);
     if (time < kMinSeconds * kSecond) {
       line.ended.outcome.status = Status::kImpossible;
-      line.ended.outcome.reason = "the time for all items was over";
+      line.ended.outcome.reason = "the time limit for all items was reached";
     } else {
       line.ended = supervisor.run(kItems[i], setting, time);
     }
@@ -151,7 +152,7 @@ Result<int> check(const Options& options, char** argv) {
   if (options.software) {
     CKPT_TRYV(start_again_with(software_library(setting.programs), argv));
   }
-  // The path must be short, because it contains Unix sockets.
+  // The path must be short, because the paths of Unix sockets in this folder have a length limit.
   setting.work = "/tmp/gc-XXXXXX";
   if (::mkdtemp(setting.work.data()) == nullptr)
     return Error::from_errno("Cannot create a folder like " + setting.work);

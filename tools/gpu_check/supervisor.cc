@@ -115,7 +115,7 @@ Result<Outcome> run_guarded(const Item& item, const Setting& setting) {
     outcome.status = Status::kFailed;
     outcome.reason = result.error().to_string();
   }
-  // The text from a driver need not be UTF-8.
+  // Invalid UTF-8 is replaced, because the text from a driver need not be UTF-8.
   const std::string text = to_json(outcome).dump(1, ' ', false, Json::error_handler_t::replace);
   const bool written = static_cast<bool>(write_file_durably(report_path(setting), text));
   ::_exit(written ? 0 : 1);
@@ -178,7 +178,7 @@ Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
   const pid_t pid = ::fork();
   if (pid == 0) be_item(item, setting);
   if (pid < 0) {
-    ended.outcome = failed("cannot start a process for it: " + std::string(std::strerror(errno)));
+    ended.outcome = failed("cannot start a process for this item: " + std::string(std::strerror(errno)));
     return ended;
   }
   const auto status = wait_for(pid, begin + time);
@@ -189,7 +189,7 @@ Ended Supervisor::run(const Item& item, Setting setting, Nanos time) {
                                         : "not done after " + std::to_string(time / kSecond) + " s; killed");
   }
   ended.seconds = static_cast<double>(now_ns() - begin) / 1e9;
-  if (!end_all()) ended.outcome.reason += "; one of its processes does not end when killed";
+  if (!end_all()) ended.outcome.reason += "; one of its processes did not exit when killed";
   if (ended.outcome.status == Status::kFailed) ended.output = collect_output(setting);
   return ended;
 }

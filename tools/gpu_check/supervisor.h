@@ -30,7 +30,7 @@ class Supervisor {
   [[nodiscard]] bool interrupted() const noexcept { return interrupted_; }
 
   // Kills and reaps all processes that this process has started or adopted. Returns false if a process does
-  // not end because it hangs in the driver.
+  // not exit because it hangs in the driver.
   bool end_all();
 
  private:

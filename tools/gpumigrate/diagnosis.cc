@@ -237,9 +237,9 @@ Finding Findings::descriptors() const {
 }
 
 Finding Findings::direct_rdma() const {
-  return of_devices(
-      kDirectRdma, "direct_rdma", "RDMA without a copy in host memory",
-      "Load nvidia-peermem, or use a GPU that supports it. Without it data is copied through host memory");
+  return of_devices(kDirectRdma, "direct_rdma", "RDMA without a copy in host memory",
+                    "Load nvidia-peermem, or use a GPU that supports direct RDMA. Without direct RDMA, data "
+                    "is copied through host memory");
 }
 
 Finding Findings::checkpoint() const {
@@ -293,14 +293,13 @@ Finding Findings::pid_namespaces() const {
 Finding Findings::criu() const {
   const std::string version = text(criu_, "version");
   const bool fails = fact(criu_, "moves") == false;
-  Finding finding{
-      kCriu,
-      fails ? Answer::kNo : answer_of(fact(criu_, "works")),
-      {},
-      kAcross,
-      fails ? "Run the agent and doctor as root with all capabilities and no filter of system calls "
-              "(in a container: --privileged)"
-            : "Run `tools/criu install` as root"};
+  Finding finding{kCriu,
+                  fails ? Answer::kNo : answer_of(fact(criu_, "works")),
+                  {},
+                  kAcross,
+                  fails ? "Run the agent and doctor as root with all capabilities and no seccomp filter (in "
+                          "a container: --privileged)"
+                        : "Run `tools/criu install` as root"};
   finding.value =
       joined({version.empty() ? "" : version + " at " + text(criu_, "program"), text(criu_, "problem")});
   return finding;
@@ -469,7 +468,7 @@ Cell cell_of(Answer answer) {
                                                    : Tone::kFaint};
 }
 
-// Indents the first line by two blanks, and other lines by four.
+// Returns the advice of the finding. The first line is indented by two blanks, and other lines by four.
 std::string advice_of(const Finding& finding, const Layout& layout) {
   constexpr std::size_t kIndent = 4;
   std::string out;

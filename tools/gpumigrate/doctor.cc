@@ -22,7 +22,8 @@ namespace ckpt::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{180};  // covers a first cuInit, CRIU's check and a hanging mover
+constexpr std::chrono::seconds kPatience{180};  // the limit for the agent's program; it covers a first
+                                                // cuInit, CRIU's check and a hanging mover
 constexpr std::size_t kMaxFacts = std::size_t{1} << 20;
 
 class Child {

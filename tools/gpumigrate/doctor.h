@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `gpumigrate doctor` shows which moves this machine supports, and what the other moves need. The facts are
-// JSON from another program, `gpumigrate-agent --probe` (agent/daemon/probe.h). Any fact may be missing; the
-// answer is then "unknown".
+// JSON from a different program, `gpumigrate-agent --probe` (agent/daemon/probe.h). Any fact may be missing;
+// the answer is then "unknown".
 // Threads: one. Errors: kNotFound, kTimedOut or kIo if the agent's program cannot be run or does not answer.
 #pragma once
 
@@ -47,9 +47,9 @@ struct Diagnosis {
 Result<Json> ask_for_facts(const std::vector<std::string>& command, const std::vector<std::string>& additions,
                            std::chrono::milliseconds patience);
 
-// Runs the command. With GPUMIGRATE_SOFTWARE_GPU=1 it probes the software GPU instead of the installed
-// driver. `agent_config` names the settings of a node's agent, for which the results are saved. It may be
-// empty.
+// Runs `gpumigrate doctor`. With GPUMIGRATE_SOFTWARE_GPU=1 it probes the software GPU instead of the
+// installed driver. `agent_config` names the settings of a node's agent, for which the results are saved. It
+// may be empty.
 int doctor(Context& context, const std::string& agent_config);
 
 }  // namespace ckpt::cli

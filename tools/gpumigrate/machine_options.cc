@@ -21,7 +21,7 @@ void add_local(CommandTree& tree) {
   add_wait_limit(up, o->timeout, "the cluster continues to start");
   Command down = tree.add(local, "down", "Stop the jobs, the agents and the coordinator",
                           [o](Context& c) { return local_down(c, o->timeout); });
-  add_wait_limit(down, o->timeout, "processes that were signalled still end");
+  add_wait_limit(down, o->timeout, "processes that were signalled still exit");
   tree.add(local, "status", "Show the processes of the local cluster", local_status);
 }
 
@@ -33,7 +33,7 @@ void add_machine_commands(CommandTree& tree) {
   const auto agent_config = std::make_shared<std::string>();
   const auto job = std::make_shared<std::string>();
   Command asked =
-      tree.add(tree.app(), "doctor", "Show which moves this machine supports, and what the others need",
+      tree.add(tree.app(), "doctor", "Show which moves this machine supports, and what the other moves need",
                [agent_config, job](Context& c) {
                  return job->empty() ? doctor(c, *agent_config) : doctor_of_job(c, *job);
                });

@@ -81,7 +81,7 @@ class Parser {
       return wrong(context, end->message + (program_misplaced ? "; name the program after --" : ""));
     }
     if (!tree_.program().empty() && command.rest.empty())
-      return wrong(context, "only `run` takes a program after --");
+      return wrong(context, "only `run` accepts a program after --");
     return kDone;
   }
   [[nodiscard]] const Action& action() const { return tree_.chosen(); }

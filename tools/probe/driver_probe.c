@@ -202,7 +202,7 @@ static void compare(CUdeviceptr from, size_t bytes) {
   if (memcmp(side.seen, side.expected, bytes) == 0) return;
   size_t at = 0;
   while (side.seen[at] == side.expected[at]) at++;
-  report_outcome(kFailed, "other bytes than were written");
+  report_outcome(kFailed, "different bytes than were written");
   snprintf(side.reply.detail + strlen(side.reply.detail), 64, ", first at offset %zu", at);
 }
 
@@ -782,7 +782,7 @@ static void run_steps(const struct Variant* variant, struct Process processes[kA
     if (!result->part_ran[step->part]) {
       result->part_ran[step->part] = true;
       part_failed = false;
-      // The agent must hold the memory until the agent has returned it, so nothing is dropped before.
+      // The agent must hold the memory until the part kGiveBack is over, so nothing is dropped before.
       for (int actor = 0; actor < kActors && step->part > kGiveBack; actor++) {
         const struct Reply dropped = ask(&processes[actor], kDropCommand);
         if (dropped.outcome < kEnded) continue;
@@ -837,7 +837,7 @@ static const char* obstacle(const struct Variant* variant, const struct Facts* f
   if ((variant->flags & kTwoUsers) && geteuid() != 0) return "two users need root";
   if ((variant->flags & kOtherGpu) && facts->gpus < 2) return "there is one GPU";
   if (options.only != NULL && strcmp(options.only, variant->name) != 0) return "not requested";
-  if (seconds_left() < options.step_seconds / 2) return "the time for all variants is over";
+  if (seconds_left() < options.step_seconds / 2) return "the time limit for all variants was reached";
   return NULL;
 }
 

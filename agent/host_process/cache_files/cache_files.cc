@@ -147,7 +147,7 @@ Result<CacheFiles> cache_files_of(pid_t root, const std::vector<std::string>& fo
 
 std::string why_not_made(const CacheFile& file, const std::vector<std::string>& folders) {
   if (!is_cache_file(file.path, folders))
-    return file.path + " does not exist at the target, and is in none of its cache_folders";
+    return file.path + " does not exist at the target, and is not in any of the target's cache_folders";
   const auto folder = open_cache_folder(file.path, owner_of(file), nullptr);
   return folder ? std::string() : folder.error().message();
 }

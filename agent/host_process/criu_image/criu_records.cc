@@ -6,7 +6,7 @@
 namespace ckpt::agent::host {
 
 Error strange_image(const std::string& what) {
-  return {ErrorCode::kCorrupt, "CRIU's image is not understood: " + what};
+  return {ErrorCode::kCorrupt, "CRIU's image has an unexpected format: " + what};
 }
 
 std::uint32_t word_at(const std::string& bytes, std::size_t at) {

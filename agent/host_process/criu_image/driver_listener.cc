@@ -44,7 +44,8 @@ std::string random_ending() {
   return text;
 }
 
-// Returns the record with a free name. Most records are of other kinds and stay unchanged, byte for byte.
+// Returns the record with a free name in place of a taken one. Most records are of other kinds and stay
+// unchanged, byte for byte.
 Result<std::string> with_free_name(const std::string& record, const IsTaken& is_taken,
                                    const OtherName& other) {
   if (record.find(kDriverName) == std::string::npos) return record;

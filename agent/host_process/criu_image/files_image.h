@@ -13,9 +13,9 @@ namespace ckpt::agent::host {
 // Receives each record and returns the same record or a replacement.
 using ChangeRecord = std::function<Result<std::string>(const std::string&)>;
 
-// Returns the changed bytes of files.img.
+// Returns the bytes of files.img in which the callback has replaced the records.
 Result<std::string> with_changed_records(const std::string& files, const ChangeRecord& change);
-// Changes the files.img of the folder `images`.
+// Calls the callback for the records of files.img in the folder `images`, and writes the changed file.
 Result<void> change_files_image(const std::string& images, const ChangeRecord& change);
 
 }  // namespace ckpt::agent::host

@@ -6,7 +6,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-// The size of one entry in CRIU 3.17 to 4.2.
+// The sizes of entries in the images of CRIU 3.17 to 4.2.
 constexpr std::uint64_t kMappingBytes = 48;     // size of an entry in mm-PID.img
 constexpr std::uint64_t kDescriptorBytes = 12;  // size of an entry in fdinfo-N.img
 

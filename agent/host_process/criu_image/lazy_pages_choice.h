@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the pages of a dumped tree that follow the processes while they run (agent/keeper/lazy_pages). All
 // pages of private memory without a file can follow. A program that continues accesses its small pieces of
-// memory at once, and would wait for each page. Therefore the smallest runs of pages come with the process,
-// up to a limit.
+// memory at once, and would wait for each page. Therefore the smallest runs of pages are restored before the
+// processes run, up to a limit.
 // Threads: any. The functions read and write files (use offload()). Errors: kCorrupt for an image with an
 // unknown format. kIo.
 #pragma once
@@ -26,8 +26,8 @@ struct PageCounts {
 };
 
 // Returns the number of bytes for which a restore waits. The image has `bytes` bytes, and `lazy` of them can
-// follow the processes. The smallest runs come with the processes, up to the limit. The size of these runs is
-// unknown before the dump, so the function uses the limit.
+// follow the processes. The smallest runs are restored before the processes run, up to the limit. The size of
+// these runs is unknown before the dump, so the function uses the limit.
 [[nodiscard]] constexpr std::uint64_t restored_bytes(std::uint64_t bytes, std::uint64_t lazy) {
   return std::max(bytes - std::min(bytes, lazy), std::min(bytes, kMaxEagerBytes));
 }
@@ -46,7 +46,7 @@ Result<std::vector<lazy_pages::MissingRange>> lazy_ranges(const std::string& pag
                                                           const std::string& mm_image);
 
 // Returns the command that starts gpumigrate-lazy-pages on a folder of images with a plan, before CRIU's
-// restore. The command ends when the server waits for CRIU.
+// restore. The command exits when the server waits for CRIU.
 [[nodiscard]] std::vector<std::string> lazy_pages_command(const std::string& images);
 [[nodiscard]] std::string lazy_pages_pid_file(const std::string& images);
 

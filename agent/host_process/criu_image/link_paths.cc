@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::string_view kFolder = "/dev/shm/";
 
-// Returns the record with the path of its link. Most records are of other kinds and stay unchanged, byte for
-// byte.
+// Returns the record with the new path of its link. Most records are of other kinds and stay unchanged, byte
+// for byte.
 Result<std::string> with_path(const std::string& record, const std::vector<LinkPath>& links) {
   if (record.find(kFolder) == std::string::npos) return record;
   CKPT_TRY(file, parse_record<criu::file_entry>(record, "files.img"));

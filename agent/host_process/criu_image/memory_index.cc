@@ -61,7 +61,7 @@ Result<void> copy(int to, int from, const IndexedRange& range) {
     const ssize_t done = ::sendfile(to, from, &at, left);
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) return Error::from_errno("Cannot copy pages out of the memory log");
-    if (done == 0) return strange_image("the memory log ends early");
+    if (done == 0) return strange_image("the memory log is truncated");
     left -= static_cast<std::uint64_t>(done);
   }
   return ok();
@@ -120,7 +120,7 @@ Result<MemoryIndex> MemoryIndex::parse(const std::string& text, std::uint64_t lo
   std::uint64_t after = 0;
   for (const IndexedRange& range : ranges) {
     if (!is_possible(range, after, log_bytes))
-      return strange_image("the index of a memory log has an impossible range");
+      return strange_image("the index of a memory log has an invalid range");
     after = range.address + range.bytes;
   }
   return MemoryIndex(std::move(ranges));

@@ -4,7 +4,7 @@
 // process's pagemap (memory-N.index) and contains the position of each page in the log. The file has the
 // format magic u64 | version u32 | count u32 | count x IndexedRange. The ranges are ascending and do not
 // touch. The target creates two files for CRIU's restore from the index. The first is a file of pages, with
-// only the bytes that come with the process. The second is the plan of the bytes that follow
+// only the bytes that are restored before the process runs. The second is the plan of the bytes that follow
 // (lazy_pages_choice.h).
 // Threads: any. The functions read and write files (use offload()). Errors: kCorrupt for an index that is
 // malformed, or does not match the log or the pagemap. Both files come from another node. kIo.

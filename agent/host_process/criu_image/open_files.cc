@@ -27,7 +27,8 @@ void settle_absolute(criu::timerfd_entry& timer) {
   if ((flags & TFD_TIMER_ABSTIME) == 0) return;
   const bool is_armed = timer.vsec() != 0 || timer.vnsec() != 0;
   if (is_armed && (flags & TFD_TIMER_CANCEL_ON_SET) != 0) {
-    timer.set_vsec(timer.vsec() + 1);  // only an absolute timer is cancelled when its clock is set
+    timer.set_vsec(timer.vsec() + 1);  // adds a second and keeps the timer absolute, because only an absolute
+                                       // timer is canceled when its clock is set
     return;
   }
   timer.set_settime_flags(flags & ~static_cast<std::uint32_t>(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET));
@@ -86,7 +87,7 @@ Result<std::vector<OpenFile>> settle_open_files(const std::string& images, const
   return found;
 }
 
-Result<void> forget_lengths(const std::string& images, const std::set<std::string>& paths) {
+Result<void> remove_lengths(const std::string& images, const std::set<std::string>& paths) {
   if (paths.empty()) return ok();
   return change_files_image(images,
                             [&paths](const std::string& record) { return without_length(record, paths); });

@@ -28,7 +28,7 @@ Result<std::vector<OpenFile>> settle_open_files(const std::string& images, const
 
 // Removes the lengths of the files `paths` from the image. Call this function at the target, before the
 // restore.
-Result<void> forget_lengths(const std::string& images, const std::set<std::string>& paths);
+Result<void> remove_lengths(const std::string& images, const std::set<std::string>& paths);
 
 // Returns the changed bytes of files.img. Tests call this function.
 Result<std::string> with_settled_files(const std::string& files, const OtherPath& other_path,

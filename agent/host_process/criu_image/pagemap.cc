@@ -30,7 +30,7 @@ Result<std::uint32_t> process_in(const std::string& name) {
   std::uint32_t process = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), process);
   if (parsed.ec != std::errc() || std::string_view(parsed.ptr) != ".img" || process == 0)
-    return strange_image(name + " names no process");
+    return strange_image(name + " does not name a process");
   return process;
 }
 
@@ -70,7 +70,7 @@ Result<std::vector<criu::vma_entry>> parse_mappings(const std::string& mm_image)
   for (const criu::vma_entry& mapping : mappings) {
     if ((mapping.start() | mapping.end()) % kPageBytes != 0 || mapping.start() < after ||
         mapping.end() <= mapping.start())
-      return strange_image("a process has impossible mappings");
+      return strange_image("a process has invalid mappings");
     after = mapping.end();
   }
   return mappings;
@@ -90,7 +90,7 @@ Result<Pagemap> parse_pagemap(const std::string& text, std::uint32_t process) {
     CKPT_TRY(entry, parse_record<criu::pagemap_entry>(records[i], "a pagemap"));
     if (entry.vaddr() % kPageBytes != 0 || entry.vaddr() > kMaxAddress ||
         entry.nr_pages() > kMaxAddress / kPageBytes)
-      return strange_image("a pagemap has impossible pages");
+      return strange_image("a pagemap has invalid page ranges");
     pagemap.entries.push_back(std::move(entry));
   }
   return pagemap;

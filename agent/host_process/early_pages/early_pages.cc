@@ -18,8 +18,8 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::uint64_t kMaxReadAtOnce = std::uint64_t{64} << 20;
-// The share of memory that is expected to be read a second time: one part in kReadAgain. Memory that is
-// allocated ahead and not used is freed in the pause.
+// The share of memory that the log reserves for pages that are read a second time: one part in kReadAgain.
+// Reserved memory that stays unused is freed in the pause.
 constexpr std::uint64_t kReadAgain = 32;
 constexpr std::uint64_t kGrowthStep = std::uint64_t{2} << 20;  // the growth of the log that one report covers
 constexpr std::size_t kMaxStatus = std::size_t{1} << 16;
@@ -72,7 +72,7 @@ Result<std::uint32_t> inner_id(pid_t pid) {
   CKPT_TRY(status, read_file(proc_path(pid, "/status"), kMaxStatus));
   const std::size_t at = status.find("\nNSpid:");
   if (at == std::string::npos)
-    return Error(ErrorCode::kNotSupported, "The kernel does not report the namespaces of process ids");
+    return Error(ErrorCode::kNotSupported, "The kernel does not report PID namespaces");
   std::istringstream ids(status.substr(at + 7, status.find('\n', at + 1) - at - 7));
   std::uint32_t id = 0;
   while (ids >> id) {
@@ -247,7 +247,7 @@ Result<EarlyPages::Proof> EarlyPages::prove(pid_t pid) {
 Result<bool> EarlyPages::has_left_out_pages(pid_t pid) const {
   MemoryWatch onlooker = MemoryWatch::onlooker(pid);
   const auto mappings = onlooker.mappings();
-  if (!mappings && mappings.error().code() == ErrorCode::kNotFound) return false;  // the process has ended
+  if (!mappings && mappings.error().code() == ErrorCode::kNotFound) return false;  // the process has exited
   CKPT_TRYV(mappings);
   return onlooker.has_watched_memory();
 }
@@ -280,7 +280,7 @@ Result<void> EarlyPages::read_missing(pid_t pid, PageIndex& index, const std::ve
   return ok();
 }
 
-// Finishes one process of CRIU's images. The process is followed, has pages that CRIU left out, or has ended
+// Finishes one process of CRIU's images. The process is followed, has pages that CRIU left out, or has exited
 // since and left its place in the images.
 Result<void> EarlyPages::finish_process(pid_t pid, const DumpedPages& dumped, const std::string& folder,
                                         const Growth& grew) {

@@ -64,7 +64,7 @@ class EarlyPages {
   EarlyPages& operator=(const EarlyPages&) = delete;
 
   [[nodiscard]] const MemoryLog& log() const noexcept { return *log_; }
-  // Returns the memory of the followed processes in bytes, as it was at the beginning.
+  // Returns the memory of the followed processes in bytes, as measured by create().
   [[nodiscard]] std::uint64_t followed_bytes() const noexcept { return followed_bytes_; }
   // Returns the number of bytes for which the dump needs no memory, according to the last round. The result
   // is 0 if a process must be read again.
@@ -74,10 +74,10 @@ class EarlyPages {
   [[nodiscard]] const std::string& criu_library() const noexcept { return criu_library_; }
 
   Result<Round> run_round(const Growth& grew);
-  // Ends the current round soon, and prevents further rounds.
+  // Makes the current round stop soon, and prevents further rounds.
   void cut() noexcept { is_cut_.store(true); }
 
-  // Marks a process into which a device may have written. All of its memory is read at the end.
+  // Marks a process into which a device may have written. All of its memory is read again after the dump.
   void distrust(pid_t pid);
 
   Result<void> begin_dump(const std::string& folder, const DumpEstimate& estimate);

@@ -12,10 +12,10 @@
 namespace ckpt::agent::host {
 namespace {
 
-constexpr std::uint64_t kPagesAtOnce = 256;  // 256 pages are 1 MiB
+constexpr std::uint64_t kPagesAtOnce = 256;  // number of pages in a batch; 256 pages are 1 MiB
 
 // Checks whether a page is present. The kernel may remove a page that the program has released (MADV_FREE) at
-// any time, so the page's content is not compared.
+// any time. Therefore a removed page does not count as different.
 Result<bool> is_there(pid_t pid, std::uint64_t address) {
   MemoryWatch look = MemoryWatch::onlooker(pid);
   CKPT_TRYV(look.mappings());

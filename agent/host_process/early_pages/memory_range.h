@@ -23,13 +23,14 @@ class RangeSet {
  public:
   void add(MemoryRange range);
   void remove(const MemoryRange& range);
-  // Returns the parts of `range` that the set contains, or those that the set lacks, by address.
+  // Returns, by address, the parts of `range` that the set contains. The second function returns the parts
+  // that the set lacks.
   [[nodiscard]] std::vector<MemoryRange> common(const MemoryRange& range) const;
   [[nodiscard]] std::vector<MemoryRange> missing(const MemoryRange& range) const;
 
  private:
-  std::map<std::uint64_t, std::uint64_t> ends_;  // ends of the ranges by their begins; adjacent ranges are
-                                                 // joined
+  std::map<std::uint64_t, std::uint64_t> ends_;  // end of each range by the range's begin; adjacent ranges
+                                                 // are joined
 };
 
 }  // namespace ckpt::agent::host

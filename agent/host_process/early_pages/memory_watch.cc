@@ -59,7 +59,8 @@ constexpr std::uint64_t kMaxPagesAtOnce = 16384;  // 64 MiB, a size small enough
                                                   // read soon after the scan
 constexpr MemoryRange kAllMemory{0, 0x7fff'ffff'f000};  // all addresses that a program can use
 
-// Returns the categories of pages to leave out: zero pages, and also guards if the kernel knows them by name.
+// Returns the categories of pages to leave out: zero pages, and also guards if the kernel has a category for
+// them.
 std::uint64_t find_unwanted() {
   const UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   ScanOrder order;
@@ -206,9 +207,9 @@ Result<void> MemoryWatch::drop_unwatched(const MemoryRange& range) {
   return ok();
 }
 
-// Watches all of the range. Only this function makes memory watched. Therefore an own range that was always
-// found watched has been watched without a gap. New parts are registered separately. A mapping that replaces
-// an own mapping in the meantime stays unwatched.
+// Watches all of the range. Only this function makes memory watched. Therefore an own range in which every
+// check found the watch has been watched without a gap. New parts are registered separately. A mapping that
+// replaces an own mapping in the meantime stays unwatched.
 Result<MemoryWatch::Follow> MemoryWatch::follow(const MemoryRange& range) {
   CKPT_TRY(all, is_watched(range));
   if (!all) {
@@ -258,7 +259,7 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
                  "The kernel no longer tracks writes to the memory of a process");
   if (count < 0 && errno == ESRCH)
     return Error(ErrorCode::kNotFound, ErrorDomain::kErrno, ESRCH,
-                 "Process " + std::to_string(pid_) + " has replaced its memory (exec), or has ended");
+                 "Process " + std::to_string(pid_) + " has replaced its memory (exec), or has exited");
   if (count < 0) return Error::from_errno("Cannot find the written pages of process " + std::to_string(pid_));
   for (int i = 0; i < count; ++i) {
     const PageRegion& region = regions[static_cast<std::size_t>(i)];

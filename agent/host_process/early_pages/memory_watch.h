@@ -2,13 +2,13 @@
 // Finds the pages of a process that were written since the last check. The watch is userfaultfd write
 // protection that the kernel resolves automatically (UFFD_FEATURE_WP_ASYNC). PAGEMAP_SCAN reads the result
 // (Linux 6.7 and newer; ioctl_userfaultfd(2), Documentation/admin-guide/mm/pagemap.rst). The process has a
-// minor fault at the first write to a page, and notices nothing else. The end of the watch removes all
+// minor fault at the first write to a page, and notices nothing else. The destructor of the watch removes all
 // protection. Writes that the kernel does not see are not found. Such writes come from devices into memory
 // that was registered with them. Other watches may exist for the same memory: a process that shares the
-// memory (vfork, CLONE_VM) has its own watch. A mapping has one watch at a time. Only memory that this watch
-// has covered without a gap is its own.
+// memory (vfork, CLONE_VM) has its own watch. A mapping has one watch at a time. A watch owns only the memory
+// that it has covered without a gap.
 // Threads: one caller at a time. Every call blocks for up to milliseconds (use offload()). Errors:
-// kNotSupported (kernel), kNotFound (the process has ended), errno.
+// kNotSupported (kernel), kNotFound (the process has exited), errno.
 #pragma once
 
 #include <sys/types.h>

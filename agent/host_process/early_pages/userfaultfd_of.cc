@@ -77,7 +77,7 @@ class StoppedThread {
   StoppedThread& operator=(const StoppedThread&) = delete;
   ~StoppedThread() {
     if (!seized_) return;
-    // If this tracer ends first, the kernel kills the process.
+    // If this tracer exits first, the kernel kills the process.
     if (changed_) (void)come_back(Patience::kForEver);
     (void)::ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
   }
@@ -170,7 +170,7 @@ Result<void> StoppedThread::change() {
     return Error(ErrorCode::kNotSupported, "Process " + std::to_string(tid_) + " is not a 64-bit program");
   if (::ptrace(PTRACE_GETSIGMASK, tid_, sizeof mask_, &mask_) != 0)
     return failed("Cannot read the signals of");
-  // A filter of system calls might end the process because of the injected call.
+  // A filter of system calls might kill the process because of the injected call.
   constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | PTRACE_O_SUSPEND_SECCOMP;
   if (::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, kOptions) != 0) return failed("Cannot trace");
   std::uint64_t all = kAllSignals;
@@ -214,7 +214,7 @@ Result<long> StoppedThread::call(std::uint64_t instruction, long number, long ar
 }
 
 // Brings the thread to a stop of the same kind as the first stop. From there the kernel restarts an
-// interrupted call, or ends it for a signal, with the thread's own registers.
+// interrupted call, or lets it fail because of a signal, with the thread's own registers.
 Result<void> StoppedThread::come_back(Patience patience) {
   if (!changed_) return ok();
   // Any other stop cancels the requested stop.
@@ -236,9 +236,9 @@ Result<void> StoppedThread::come_back(Patience patience) {
 }
 
 Result<UniqueFd> take_descriptor(pid_t pid, long number) {
-  UniqueFd taken = borrow_descriptor(pid, static_cast<int>(number));
-  if (!taken) return Error::from_errno("Cannot copy a descriptor of process " + std::to_string(pid));
-  return taken;
+  UniqueFd descriptor = borrow_descriptor(pid, static_cast<int>(number));
+  if (!descriptor) return Error::from_errno("Cannot copy a descriptor of process " + std::to_string(pid));
+  return descriptor;
 }
 
 Result<UniqueFd> make_and_take(pid_t pid, StoppedThread& thread) {
@@ -250,17 +250,16 @@ Result<UniqueFd> make_and_take(pid_t pid, StoppedThread& thread) {
     return Error::from_errno(static_cast<int>(-made),
                              "Cannot create a userfaultfd in process " + std::to_string(pid));
   }
-  auto taken = take_descriptor(pid, made);
+  auto descriptor = take_descriptor(pid, made);
   CKPT_TRYV(thread.call(instruction, SYS_close, made));
   CKPT_TRYV(thread.return_to_work());
-  return taken;
+  return descriptor;
 }
 
 }  // namespace
 
-// Uses a separate tracer thread. A thread that could not be stopped in time is detached only when its tracer
-// ends. The tracer therefore ends as well. The tracer continues alone while the traced thread's registers are
-// not its own.
+// Uses a separate tracer thread, because a thread that could not be stopped in time is detached only when its
+// tracer exits. The tracer continues alone while the traced thread's registers are not its own.
 Result<UniqueFd> userfaultfd_of(pid_t pid, const TraceOptions& options) {
   struct Answer {
     Result<UniqueFd> made;

@@ -3,7 +3,7 @@
 // process's first thread is therefore stopped with ptrace, creates the userfaultfd, and continues where it
 // was (userfaultfd(2), ptrace(2), pidfd_getfd(2)). The process keeps no descriptor of the userfaultfd, and no
 // memory of the process is changed. The process is stopped for the time of a few system calls. If the calling
-// process ends in that time, the kernel kills the traced process, which must not continue with foreign
+// process exits in that time, the kernel kills the traced process, which must not continue with foreign
 // registers. A SIGSTOP that arrives in that time stops the process afterwards.
 // Threads: any. The calling thread blocks for milliseconds (use offload()). If a process does not stop in
 // time, a dedicated thread waits for the process without a limit. The process then continues where it was.

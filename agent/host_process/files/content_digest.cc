@@ -26,7 +26,8 @@ constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
 constexpr std::uint64_t kSampleBytes = 64u << 10;
 constexpr int kSamples = 64;
 constexpr std::size_t kMaxKept = 8192;
-// Memory that is mapped for writing may change without a new modification time until it is written back.
+// The time without a write after which a modification time is trusted. Memory that is mapped for writing may
+// change without a new modification time until it is written back.
 constexpr time_t kSettledSeconds = 120;
 
 // The fields are device, inode, time of the content's change, time of the inode's change, and length.
@@ -51,8 +52,8 @@ class KeptDigests {
 };
 
 KeptDigests& kept_digests() {
-  static KeptDigests kept;
-  return kept;
+  static KeptDigests digests;
+  return digests;
 }
 
 Version version_of(const struct stat& facts, std::uint64_t bytes) {

@@ -50,9 +50,9 @@ bool FileComparison::is_same(const FolderFact& folder) {
 std::string FileComparison::difference(const FileFact& fact, bool& is_same) {
   struct stat facts {};
   if (::stat(fact.path.c_str(), &facts) != 0) return fact.path + " does not exist at the target";
-  if (!has_kind(facts, fact.use)) return fact.path + " has another file type at the target";
+  if (!has_kind(facts, fact.use)) return fact.path + " has a different file type at the target";
   if (fact.use == FileUse::kDevice)
-    return facts.st_rdev == fact.device ? "" : fact.path + " is another device at the target";
+    return facts.st_rdev == fact.device ? "" : fact.path + " is a different device at the target";
   if (!has_content(fact.use)) return {};
   if (fact.kernels_own)
     return is_kernels_own(fact.path) ? "" : fact.path + " is not a file of the kernel at the target";
@@ -68,12 +68,13 @@ std::string FileComparison::difference_of_file(const FileFact& fact, const struc
   const auto here = static_cast<std::uint64_t>(facts.st_size);
   if (fact.use == FileUse::kProgram) {
     if (here != fact.bytes) return size_text(fact, here);
-    return build_id_of(fact.path) == fact.build_id ? "" : fact.path + " is another build at the target";
+    return build_id_of(fact.path) == fact.build_id ? "" : fact.path + " is a different build at the target";
   }
   const bool writes_since = when_ == Compared::kStored && fact.use == FileUse::kWritten;
   if (fact.identity.inode == 0 || writes_since) return difference_of_length(fact, here);
   if (fact.shares_memory)
-    return fact.path + " is another file at the target, and the program has it mapped for writing" + kShareIt;
+    return fact.path + " is a different file at the target, and the program has mapped the file for writing" +
+           kShareIt;
   return difference_of_content(fact, facts);
 }
 
@@ -94,22 +95,22 @@ std::string FileComparison::difference_of_content(const FileFact& fact, const st
   if (here != fact.bytes) return size_text(fact, here);
   const bool is_written = fact.use == FileUse::kWritten;
   if (fact.digest.empty() || (is_written && fact.sampled))
-    return fact.path + " is another file at the target, and its content cannot be compared (" +
-           (is_written && fact.bytes > kMaxWholeBytes ? "it is large and open for writing)"
-                                                      : "it was changed or not read)") +
+    return fact.path + " is a different file at the target, and its content cannot be compared (" +
+           (is_written && fact.bytes > kMaxWholeBytes ? "the file is large and open for writing)"
+                                                      : "the file was changed or not read)") +
            kShareIt;
   if (fact.sampled && systems_.identity_of(fact.path, facts).written_ns != fact.identity.written_ns)
     return fact.path +
-           " has another modification time at the target, and is too large to be compared in full: copy it "
-           "with its time (cp -p, rsync -a), or put it on a file system that both nodes mount";
+           " has a different modification time at the target, and is too large to be compared in full: copy "
+           "it with its time (cp -p, rsync -a), or put it on a file system that both nodes mount";
   const std::string digest =
       fact.sampled ? reader_.sampled(fact.path, fact.bytes) : reader_.whole(fact.path, fact.bytes);
   if (digest == fact.digest) return {};
   if (digest.empty())
     return fact.path + " cannot be read at the target in time, so its content cannot be compared" + kShareIt;
   return fact.path +
-         " has other content at the target: copy the source's file there, or put it on a file system that "
-         "both nodes mount";
+         " has different content at the target: copy the source's file there, or put it on a file system "
+         "that both nodes mount";
 }
 
 void describe_content(std::vector<FileFact>& facts, ContentReader& reader, bool written) {

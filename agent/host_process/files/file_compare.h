@@ -15,7 +15,7 @@
 namespace ckpt::agent::host {
 
 enum class Compared : std::uint8_t {
-  kNow,     // the program runs at the source
+  kNow,     // the program still runs at the source
   kStored,  // the program was saved earlier, so a shared file may have changed since
 };
 

@@ -59,8 +59,8 @@ std::optional<FileLock> lock_in(const std::string& line) {
 
 std::string lock_is_taken(const FileLock& lock) {
   return lock.text() +
-         ", and the lock is held at the target, too: the moved program would wait for it. Let the program "
-         "release the lock, or keep that file on a disk of each node";
+         ", and the lock is held at the target, too: the moved program would wait for the lock. Let the "
+         "program release the lock, or keep a separate file on each node's local disk";
 }
 
 std::string lock_is_refused(const FileLock& lock) {

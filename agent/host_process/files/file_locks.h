@@ -50,7 +50,7 @@ struct FileLock {
 class TreeLocks {
  public:
   void note(pid_t pid, int descriptor, const std::string& path);
-  // Returns a text for each lock that cannot move.
+  // Returns a text for each lock that cannot move; the result is empty if all locks can.
   [[nodiscard]] std::vector<std::string> problems() const;
   [[nodiscard]] const std::vector<FileLock>& locks() const noexcept { return locks_; }
 

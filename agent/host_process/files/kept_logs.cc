@@ -70,13 +70,13 @@ std::optional<std::string> save_log(const std::string& folder, const std::string
   const auto text = read_end(path);
   if (!text) return std::nullopt;
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return std::nullopt;
-  const std::string kept = folder + "/" + name + "-" + std::to_string(wall_clock_ms()) + kLogSuffix;
-  if (auto written = write_text(kept, *text); !written) {
+  const std::string copy = folder + "/" + name + "-" + std::to_string(wall_clock_ms()) + kLogSuffix;
+  if (auto written = write_text(copy, *text); !written) {
     spdlog::warn("CRIU's log not saved: path {} reason {}", path, written.error().to_string());
     return std::nullopt;
   }
   remove_old_logs(folder);
-  return kept;
+  return copy;
 }
 
 }  // namespace ckpt::agent::host

@@ -52,8 +52,8 @@ std::string why_not_its_own(pid_t pid, const std::string& path) {
   const ProcPath parsed = parse_proc_path(path);
   if (parsed.pid == 0 || (parsed.pid == pid && !is_of_thread(parsed))) return {};
   return path + ", which describes " +
-         (parsed.pid == pid ? "one of its threads" : "process " + std::to_string(parsed.pid)) +
-         " by its number on this node: let the program close the file after reading it";
+         (parsed.pid == pid ? "one of the process's threads" : "process " + std::to_string(parsed.pid)) +
+         " by its id on this node: let the program close the file after reading it";
 }
 
 std::string why_not_in_own_proc(const std::string& path) {

@@ -116,15 +116,16 @@ std::uint64_t inode_at(const std::string& path) {
   return ::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) ? facts.st_ino : 0;
 }
 
-Error taken(const std::string& name) {
-  return {ErrorCode::kRefused, path_of(name) + " exists at the target already: another program created it"};
+Error name_in_use(const std::string& name) {
+  return {ErrorCode::kRefused,
+          path_of(name) + " already exists at the target: another program created the file"};
 }
 
 Result<void> make_file(const NamedFile& file, const std::string& content, const std::string& path) {
   const UniqueFd source(::open(content.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!source) return io_error("Cannot open " + content);
   const UniqueFd target(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!target && errno == EEXIST) return taken(file.names.front());
+  if (!target && errno == EEXIST) return name_in_use(file.names.front());
   if (!target) return io_error("Cannot create " + path);
   auto made = copy(target.get(), source.get(), file.bytes, path);
   if (made && (::fchown(target.get(), file.uid, file.gid) != 0 || ::fchmod(target.get(), file.mode) != 0))
@@ -150,7 +151,7 @@ Result<void> link_names(const NamedFile& file) {
   for (std::size_t i = 1; i < file.names.size(); ++i) {
     if (is_link_name(file.names[i])) continue;
     if (::link(path_of(file.names.front()).c_str(), path_of(file.names[i]).c_str()) == 0) continue;
-    return errno == EEXIST ? taken(file.names[i]) : io_error("Cannot create " + path_of(file.names[i]));
+    return errno == EEXIST ? name_in_use(file.names[i]) : io_error("Cannot create " + path_of(file.names[i]));
   }
   return ok();
 }
@@ -254,7 +255,7 @@ Result<NamedMemory> named_memory_of(const NameOwner& owner) {
     file.inode = inode;
     file.lost_name = found[inode];
     file.by_name = alone.contains(inode);
-    // CRIU's links come last, so that the first name is a permanent one.
+    // CRIU's links are sorted to the end, so that the first name is a permanent one.
     std::stable_partition(names.begin(), names.end(), [](const auto& name) { return !is_link_name(name); });
     file.names = std::move(names);
     if (file.names.size() > kMaxNamesOfFile || memory.files.size() == kMaxNamedFiles)
@@ -294,7 +295,7 @@ std::vector<std::string> why_not_made(const NamedMemory& memory) {
   for (const NamedFile& file : memory.files) {
     for (const std::string& name : file.names) {
       const std::uint64_t here = is_link_name(name) ? 0 : inode_at(path_of(name));
-      if (here != 0 && !(same_machine && here == file.inode)) problems.push_back(taken(name).message());
+      if (here != 0 && !(same_machine && here == file.inode)) problems.push_back(name_in_use(name).message());
     }
   }
   return problems;

@@ -28,7 +28,7 @@ struct NamesAlone {
 // processes have open or mapped.
 [[nodiscard]] NamesAlone names_alone_of(const NameOwner& owner, const std::set<std::uint64_t>& held);
 
-// Returns the mark for files that process `pid` creates. An empty string means that the process has ended.
+// Returns the mark for files that process `pid` creates. An empty string means that the process has exited.
 [[nodiscard]] std::string mark_of_maker(pid_t pid);
 // Returns the mark for files that an agent creates for a job.
 [[nodiscard]] std::string mark_of_job(const std::string& job);

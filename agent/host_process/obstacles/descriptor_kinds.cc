@@ -32,11 +32,11 @@ constexpr std::array<FileSystem, 9> kOfTheKernel = {{{0x5345434d, "secret memory
                                                      {0x19800202, "a POSIX message queue"},
                                                      {0x6e736673, "a namespace"},
                                                      {0x50494446, "a process (pidfd)"},
-                                                     {0xcafe4a11, "an object of BPF"},
-                                                     {0x444d4142, "a buffer of a device (dmabuf)"},
-                                                     {0x454d444d, "memory of a device"},
-                                                     {0x474d454d, "memory of a guest (KVM)"},
-                                                     {0x09041934, "an object of the kernel"}}};
+                                                     {0xcafe4a11, "a BPF object"},
+                                                     {0x444d4142, "a device buffer (dmabuf)"},
+                                                     {0x454d444d, "device memory"},
+                                                     {0x474d454d, "guest memory (KVM)"},
+                                                     {0x09041934, "a kernel object"}}};
 constexpr unsigned long kHugePages = 0x958458f6;
 
 // Returns the number after "NAME:" in /proc/PID/fdinfo/N.
@@ -117,7 +117,7 @@ std::string why_not_a_file(pid_t pid, const std::string& path, const std::string
   const bool shared_memory = path.starts_with("/dev/zero") || path.starts_with("/SYSV") ||
                              path.starts_with("/anon_hugepage") || path.starts_with("/[aio]");
   if (shared_memory || !is_name_of_kernel(pid, path, opened_as)) return {};
-  return "is an object of the kernel (" + path.substr(1, path.size() - 1 - kDeletedEnd.size()) +
+  return "is a kernel object (" + path.substr(1, path.size() - 1 - kDeletedEnd.size()) +
          "), which cannot be restored" + kCloseDescriptor;
 }
 

@@ -36,10 +36,9 @@ std::vector<std::string> key_rings_of(const NameOwner& owner) {
   const auto keys = read_file("/proc/keys", kMaxKeysText);
   if (!keys.has_value()) return found;
   for (const std::string& serial : process_keyrings(*keys, owner.uid))
-    found.push_back(
-        "the kernel's keyring 0x" + serial +
-        " of a process, which may be the job's, holds keys that would be lost: let the program revoke "
-        "them before the move (keyctl clear)");
+    found.push_back("the kernel's keyring 0x" + serial +
+                    " belongs to a process that may be part of the job, and holds keys that would be lost: "
+                    "let the program revoke the keys before the move (keyctl clear)");
   return found;
 }
 

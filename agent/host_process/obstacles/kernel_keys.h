@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys that a process stores in the kernel, in a process keyring or a thread keyring. The keys end with the
-// process, and a restored process has none. The kernel reports only the user as owner. Therefore the keys
-// count as the job's if the job is the only job of its user on the node. Keys of a session or a user are not
-// checked, because other programs store keys there, too.
+// Keys that a process stores in the kernel, in a process keyring or a thread keyring. The kernel destroys the
+// keys when the process exits, and a restored process has none. The kernel reports only the user as owner.
+// Therefore the keys count as the job's if the job is the only job of its user on the node. Keys of a session
+// or a user are not checked, because other programs store keys there, too.
 // Threads: any. The functions read /proc/keys (use offload()). Errors: none. A kernel without keyrings has no
 // keys.
 #pragma once

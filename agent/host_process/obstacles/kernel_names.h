@@ -2,7 +2,7 @@
 // System V shared memory, semaphores and message queues. These objects belong to the node's IPC namespace and
 // have only a user as owner, so a move would lose them silently. The following objects are the job's:
 // - an object that a process of the job's PID namespace has created or used last, even if the process has
-//   ended.
+//   exited.
 //   The kernel names the process to a reader in that namespace, and shows 0 for all other processes;
 // - an object of the job's user that no process has used yet and that was created since the job started here,
 //   if no other job of that user may have created it.

@@ -22,13 +22,13 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxStateText = 1u << 16;
-constexpr std::size_t kSpareDescriptors = 4;  // number of descriptors that CRIU opens in the process
+constexpr std::size_t kSpareDescriptors = 4;  // number of free descriptors that CRIU needs in the process
 // The number of descriptors that CRIU opens for itself in the process. They are above the process's highest
 // descriptor and below CRIU's own limit, in steps of 128.
 constexpr std::uint64_t kCriuDescriptors = 64;
 constexpr std::uint64_t kDescriptorStep = 128;
 constexpr int kResetOnFork = 0x40000000;
-constexpr unsigned kResources = 24;  // number of the capability CAP_SYS_RESOURCE
+constexpr unsigned kResources = 24;  // number of the capability CAP_SYS_RESOURCE, which permits higher limits
 
 std::string link_at(const std::string& path) {
   std::error_code gone;
@@ -124,7 +124,8 @@ void ProcessInspection::check_namespaces() {
   others.insert(others.end(), {"mnt", "ipc"});
   for (const char* space : of_node) {
     if (link_at(folder + space) != link_at(std::string("/proc/self/ns/") + space))
-      add(std::string("is in a container (another ") + space + " namespace): start it without one");
+      add(std::string("is in a container (another ") + space +
+          " namespace): start the process outside the container");
   }
   const std::string first = proc_path(root_, "/ns/");
   for (const char* space : of_job) {
@@ -167,8 +168,8 @@ void ProcessInspection::check_filter() {
 void ProcessInspection::check_leader() {
   const auto state = state_words(status_, "State");
   if (!state.empty() && state.front() == "Z" && state_number(status_, "Threads") > 1)
-    add("has ended its first thread while others run on, which CRIU cannot save: let its first thread wait "
-        "for them");
+    add("has ended its main thread while other threads continue, which CRIU cannot save: let the main thread "
+        "wait for the other threads");
 }
 
 // Checks what the process shares with its parent. CRIU reports "Can't make VM id" or "Can't make FS id".
@@ -177,7 +178,7 @@ void ProcessInspection::check_parent() {
   if (pid_ == root_ || parent <= 1) return;
   if (shares_with(pid_, parent, KCMP_VM))
     add("shares its memory with its parent " + std::to_string(parent) +
-        " (clone with CLONE_VM), which CRIU cannot save: try again once it has started its program");
+        " (clone with CLONE_VM), which CRIU cannot save: try again after the process has called exec");
   else if (shares_with(pid_, parent, KCMP_FS))
     add("shares its working directory with its parent " + std::to_string(parent) +
         " (clone with CLONE_FS), which CRIU cannot save");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Obstacles to a dump or restore of a process as a whole, independent of its open files. Tests used CRIU
 // 4.2.1. The comments quote CRIU's error for an obstacle that is not found earlier.
-// Threads: any. The functions read files under /proc (use offload()). Errors: none. Processes that have ended
-// in the meantime are left out.
+// Threads: any. The functions read files under /proc (use offload()). Errors: none. Processes that have
+// exited in the meantime are left out.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace ckpt::agent::host {
 
-// Tracers that end before the dump: this agent and the job's keeper.
+// Ids of processes that stop tracing before the dump: this agent and the job's keeper.
 using Tracers = std::set<pid_t>;
 
 // Returns a text for each obstacle of process `pid` in the tree of `root`. The text contains the process and

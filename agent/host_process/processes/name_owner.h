@@ -19,9 +19,10 @@ inline constexpr std::int64_t kNeverMs = std::numeric_limits<std::int64_t>::max(
 struct NameRules {
   std::string job;  // text that distinguishes the job from all jobs of this machine
   std::int64_t started_unix_ms =
-      0;  // start time of the job's instance on this node; 0 means that only names a living process has used
+      0;  // start time of the job's instance on this node; 0 means that only names that a living process has
+          // used
           // are the job's
-  bool is_alone = false;  // no other job of its user runs on this node
+  bool is_alone = false;  // true if no other job of its user runs on this node
 };
 
 struct NameOwner {

@@ -100,8 +100,9 @@ void add_shared_memory(pid_t pid, std::set<FileId>& found) {
   }
 }
 
-// Checks whether a process left the tree. A job's children start and end while its tree is read, and an ended
-// child no longer belongs to the tree. The root is a keeper's child and stays until the keeper reaps it.
+// Checks whether a process left the tree. A job's children start and exit while its tree is read, and a child
+// that has exited no longer belongs to the tree. The root is a keeper's child and stays until the keeper
+// reaps it.
 bool left_meanwhile(pid_t pid, pid_t root) {
   return pid != root && ::kill(pid, 0) != 0 && errno == ESRCH;
 }
@@ -183,7 +184,7 @@ uid_t user_of(pid_t pid) {
 bool has_ended(pid_t pid) {
   const Result<std::string> status = status_of(pid);
   if (!status.has_value()) return true;
-  // The first thread may have ended before the other threads.
+  // The first thread may have exited before the other threads.
   for (const std::uint64_t threads : status_numbers(*status, "Threads", 10)) {
     if (threads > 1) return false;
   }
@@ -210,7 +211,7 @@ bool withstands(pid_t pid, int signal) {
 
 Result<void> resume_source(pid_t root, const std::set<pid_t>& stopped) {
   CKPT_TRY(list, processes_of(root));
-  // Children come first, so that no child finds a parent that saw the children stopped.
+  // Children are continued first, so that no running parent sees its children stopped.
   for (auto it = list.rbegin(); it != list.rend(); ++it) {
     if (!stopped.empty() && stopped.contains(innermost_id_of(*it))) continue;
     if (::kill(*it, SIGCONT) != 0 && errno != ESRCH)
@@ -332,7 +333,7 @@ Result<void> check_memory_left(std::uint64_t bytes) {
   const std::uint64_t left = memory_left();
   if (bytes <= left) return ok();
   return Error(ErrorCode::kOutOfMemory, "This node has " + std::to_string(left >> 20) +
-                                            " MiB of memory left, and the image of the process takes up to " +
+                                            " MiB of memory left, and the image of the process needs up to " +
                                             std::to_string(bytes >> 20) + " MiB");
 }
 

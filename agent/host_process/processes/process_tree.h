@@ -22,7 +22,7 @@ inline constexpr std::size_t kMaxProcesses = 4096;
 // Returns the processes of the tree: `root` first, and parents before children.
 Result<std::vector<pid_t>> processes_of(pid_t root);
 
-// Returns `pid`, its parent, and further ancestors. The list is shorter if one of the processes ended in the
+// Returns `pid`, its parent, and further ancestors. The list is shorter if one of the processes exited in the
 // meantime.
 [[nodiscard]] std::vector<pid_t> line_of(pid_t pid);
 
@@ -43,8 +43,8 @@ Result<std::vector<pid_t>> processes_of(pid_t root);
 // Checks whether a signal (SIGSTOP, SIGTSTP, ...), and not a tracer, has stopped the process.
 [[nodiscard]] bool is_stopped(pid_t pid);
 
-// Checks whether the signal alone does not end the process. The process has a handler for the signal, ignores
-// the signal, or waits for it.
+// Checks whether the process survives the signal. The process then has a handler for the signal, ignores the
+// signal, or waits for it.
 [[nodiscard]] bool withstands(pid_t pid, int signal);
 
 // Continues all processes of the tree (SIGCONT) except `stopped`. The program had stopped these processes
@@ -52,8 +52,8 @@ Result<std::vector<pid_t>> processes_of(pid_t root);
 // also used for processes that CRIU left stopped at the source.
 Result<void> resume_source(pid_t root, const std::set<pid_t>& stopped = {});
 
-// Kills all processes of the tree at once, whether stopped or not. `root` comes first, because its end also
-// ends a whole PID namespace. The function does nothing if there is no process.
+// Kills all processes of the tree at once, whether stopped or not. `root` is killed first, because the exit
+// of an init also terminates its whole PID namespace. The function does nothing if there is no process.
 void kill_source(pid_t root);
 
 // Checks that every process has exactly these user and group ids and, except for root, no capability. A
@@ -84,7 +84,7 @@ struct DumpEstimate {
 };
 Result<DumpEstimate> estimate_dump(pid_t root);
 
-// The sizes that determine how long a dump and a restore take. Processes that end in the meantime are not
+// The sizes that determine how long a dump and a restore take. Processes that exit in the meantime are not
 // counted.
 struct TreeSize {
   std::uint64_t private_bytes = 0;

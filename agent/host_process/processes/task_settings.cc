@@ -144,8 +144,8 @@ void set_processors(pid_t thread, const ThreadSettings& wanted, const Processors
   trim(mask);
   if (mask.empty()) {
     spdlog::warn(
-        "thread {} of a moved program may run on any processor: this node has none of the processors that it "
-        "was bound to",
+        "thread {} of a moved program may run on any processor: this node has none of the processors that "
+        "the thread was bound to",
         thread);
     return;
   }

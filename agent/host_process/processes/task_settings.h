@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Settings of threads and processes that CRIU does not save. For a thread, these are its allowed processors,
 // its I/O priority and its timer slack. For a process, the setting is the content of its core dumps. Only
-// settings are recorded that differ from those of a thread that this agent starts. A restored thread gets
-// those of its processors that the target has. If the thread had all processors of the source, it gets all
-// processors of the target.
+// settings are recorded that differ from those of a thread that this agent starts. A restored thread may run
+// on those of its former processors that the target also has. If the thread had all processors of the source,
+// it gets all processors of the target.
 // Threads: any. The functions read files under /proc (use offload()). Errors: kCorrupt for malformed bytes.
 // kIo. A setting that the target refuses is logged, and the program continues without the setting.
 #pragma once

@@ -24,7 +24,8 @@ struct BorrowedSocket {
   }
 };
 
-// Visits each socket once, even if several processes have it. The function ends with the first error.
+// Visits each socket once, even if several processes have it. The function returns the first error and skips
+// the remaining sockets.
 Result<void> for_each_socket(pid_t root,
                              const std::function<Result<void>(Inode, const BorrowedSocket&)>& visit);
 

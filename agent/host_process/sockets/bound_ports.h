@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shares the TCP and UDP ports of a stopped program with its restored copy on the same machine, through
 // SO_REUSEPORT. The option is set after the dump, so that the image has the program's own setting.
-// Threads: any. Ownership: the object owns no socket, so a port ends with its program. Errors: kIo names the
-// process.
+// Threads: any. Ownership: the object owns no socket, so a port is released when its program exits. Errors:
+// kIo names the process.
 #pragma once
 
 #include <sys/types.h>

@@ -27,8 +27,8 @@ class ConnectionRepair {
   static Result<ConnectionRepair> before(pid_t root);
   // Checks whether there are such connections. A dump must then save them.
   [[nodiscard]] bool has_any() const noexcept { return !reuse_.empty(); }
-  // Ends repair mode after a dump, before the processes continue. An agent that has not begun the dump may
-  // call this function, too.
+  // Turns off repair mode after a dump, before the processes continue. An agent that has not begun the dump
+  // may call this function, too.
   Result<void> end(pid_t root) const;
 
  private:

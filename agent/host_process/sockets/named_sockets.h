@@ -60,7 +60,8 @@ Result<std::vector<std::string>> make_socket_folders(const std::string& images);
 void remove_folders(const std::vector<std::string>& made);
 
 // Removes paths to which no socket is bound, in or below a folder in which every user may create files. The
-// function then removes their empty folders. Call this function at the source, after the tree has ended.
+// function then removes their empty folders. Call this function at the source, after all processes of the
+// tree have exited.
 void remove_left(const NamedSockets& sockets);
 
 }  // namespace ckpt::agent::host

@@ -50,7 +50,7 @@ Result<std::vector<pid_t>> TreePipes::note_open_ones(pid_t root) {
   return processes;
 }
 
-void TreePipes::forget_inner_ones() {
+void TreePipes::erase_inner_pipes() {
   std::erase_if(pipes_, [](const auto& item) {
     const Pipe& pipe = item.second;
     return (pipe.is_read && pipe.is_written) || !has_other_end(item.first, pipe.pid, pipe.number);
@@ -60,11 +60,11 @@ void TreePipes::forget_inner_ones() {
 Result<std::vector<std::string>> TreePipes::to_outside(pid_t root) {
   constexpr int kLooks = 3;
   std::vector<pid_t> tree;
-  forget_inner_ones();
+  erase_inner_pipes();
   for (int look = 0; look < kLooks && !pipes_.empty(); ++look) {
     CKPT_TRY(processes, note_open_ones(root));
     tree = std::move(processes);
-    forget_inner_ones();
+    erase_inner_pipes();
   }
   std::set<Inode> left;
   for (const auto& [inode, pipe] : pipes_) left.insert(inode);

@@ -33,7 +33,7 @@ class TreePipes {
     int number = 0;
   };
   Result<std::vector<pid_t>> note_open_ones(pid_t root);
-  void forget_inner_ones();
+  void erase_inner_pipes();
 
   std::map<Inode, Pipe> pipes_;
 };

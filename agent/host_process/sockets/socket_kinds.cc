@@ -87,7 +87,7 @@ std::map<Inode, std::string> unread_netlink(pid_t pid) {
   if (!table.has_value()) return unread;
   std::istringstream lines(*table);
   std::string line;
-  std::getline(lines, line);  // skips the heading
+  std::getline(lines, line);  // skips the table's heading
   while (std::getline(lines, line)) {
     std::istringstream words(line);
     std::string address, port, groups;

@@ -55,7 +55,7 @@ using VisitSocket = std::function<void(Inode inode, unsigned long state, const s
 void read_table(const std::string& text, const VisitSocket& visit) {
   std::istringstream lines(text);
   std::string line;
-  std::getline(lines, line);  // skips the heading
+  std::getline(lines, line);  // skips the table's heading
   while (std::getline(lines, line)) {
     std::istringstream words(line);
     std::string number, local, remote, state, queues, timer, retransmits, user, timeout;
@@ -150,7 +150,7 @@ Result<std::string> why_not_bound(const std::string& protocol, const std::string
                  "\"" + protocol + "\" at \"" + address + "\" is not a socket that can be moved");
   const UniqueFd socket(
       ::socket(parsed.endpoint.protocol().family(), (is_tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0));
-  const int yes = 1;  // CRIU sets the option, too, so an address of a former connection counts as free
+  const int yes = 1;  // CRIU sets this option, too, so the address of a former connection counts as free
   if (is_tcp) (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (socket &&
       ::bind(socket.get(), parsed.endpoint.data(), static_cast<socklen_t>(parsed.endpoint.size())) == 0)

@@ -2,8 +2,8 @@
 // A PID namespace for a process that CRIU restores into it. The namespace's first process does nothing
 // (`gpumigrate-init --hold`). Therefore the restored process finds its number free, independent of the node's
 // processes.
-// Threads: one that forks. Ownership: the namespace and all its processes end when `alive` is closed, also at
-// the end of its owner. Errors: kNotSupported without root, kIo.
+// Threads: one that forks. Ownership: the kernel kills all processes of the namespace when `alive` is closed,
+// also when its owner exits. Errors: kNotSupported without root, kIo.
 #pragma once
 
 #include <sys/types.h>

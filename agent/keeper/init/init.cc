@@ -5,12 +5,12 @@
 // descriptor except 0-2. The keeper starts the init with the program's environment, folder and descriptors.
 //   Signals: a signal to this process alone is passed on to the program. The keeper itself signals each
 //   process of the job.
-//   Status: it reaps, and ends when the program has ended (the kernel then kills the rest of the namespace).
-//   After a SIGTERM to the whole job it waits until all others have ended, too. It ends with the program's
-//   exit code; its name has the rest of the program's end (init_words.h).
+//   Status: it reaps, and exits when the program has exited (the kernel then kills the rest of the namespace).
+//   After a SIGTERM to the whole job it waits until all others have exited, too. It exits with the program's
+//   exit code; its name has the rest of the program's wait status (init_words.h).
 //   FD: an int (errno) is written to it if PROGRAM cannot be started; it is closed with nothing written once
 //   PROGRAM runs.
-// gpumigrate-init --hold: process 1 of a PID namespace into which other processes are restored. It ends when
+// gpumigrate-init --hold: process 1 of a PID namespace into which other processes are restored. It exits when
 // its standard input is closed (holder.h).
 // Threads: one. Errors: exit code 127 after a report, 64 for wrong usage.
 #include <fcntl.h>
@@ -86,7 +86,7 @@ void wait_for_all_others() {
   }
 }
 
-// Sets the process name to the program's end. An exit code has too few bits, and a killed process 1 has no
+// Stores the program's exit in the process name. An exit code has too few bits, and a killed process 1 has no
 // exit code. The name stays readable until process 1 is reaped.
 void report_end(int status) {
   char name[16];
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--hold") == 0) return hold();
   const int report = parse_report(argc, argv);
   if (report < 0 || ::fcntl(report, F_SETFD, FD_CLOEXEC) != 0) {
-    std::fprintf(stderr, "gpumigrate-init is started by gpumigrate-keeper only\n");
+    std::fprintf(stderr, "gpumigrate-init must be started by gpumigrate-keeper\n");
     return kExitUsage;
   }
   const pid_t child = ::fork();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a restored program that runs before all its memory is present. A process of CRIU, the server,
 // provides each page that the program accesses, and the other pages in the meantime. The kernel lets the
-// program wait for a page (userfaultfd). After the server has ended, the kernel provides zeros instead.
-// Therefore the caller traces the server (ptrace(2)). A server that is about to end too early, for any
-// reason, stops first, with all its memory.
+// program wait for a page (userfaultfd). After the server has exited, the kernel provides zeros instead.
+// Therefore the caller traces the server (ptrace(2)). A server that is about to exit too early, for any
+// reason, enters a ptrace stop first, with all its memory.
 // Threads: one, always the same, as ptrace requires. Ownership: the server is a child of the caller, who
-// waits for it. The server ends automatically. If the caller ends, the server continues. Errors: errors of
+// waits for it. The server exits by itself. If the caller exits, the server continues. Errors: errors of
 // ptrace.
 #pragma once
 
@@ -25,13 +25,14 @@ class LazyPages {
   enum class State {
     kGoesOn,
     kWhole,  // all pages are present
-    kLost,   // the server is stopped at its end, or has ended; pages are missing
+    kLost,   // the server is stopped at its exit, or has exited; pages are missing
   };
-  // Handles a wait status of the server from waitpid. The server continues after a stop that is not its end.
+  // Handles a wait status of the server from waitpid. The server continues after any stop except the one at
+  // its exit.
   [[nodiscard]] State on_changed(int status);
-  // Returns the wait status with which the server ends, after kLost.
+  // Returns the wait status with which the server exits, after kLost.
   [[nodiscard]] int end_status() const { return end_status_; }
-  // Lets the server end. Call this function when no process is left that could read zeros.
+  // Lets the server exit. Call this function when no process is left that could read zeros.
   void let_end();
 
  private:

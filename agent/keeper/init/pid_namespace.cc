@@ -35,7 +35,7 @@ Result<pid_t> fork_into_pid_namespace() {
   if (pid >= 0) return static_cast<pid_t>(pid);
   if (errno == EPERM || errno == ENOSYS) {
     return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
-                 "A PID namespace of the job's own needs root (CAP_SYS_ADMIN)");
+                 "Creating a PID namespace for the job requires root (CAP_SYS_ADMIN)");
   }
   return Error::from_errno("Cannot start a process for the job");
 }

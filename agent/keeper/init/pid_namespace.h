@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keeper's side of a job with its own PID namespace (see init.cc). The functions create the namespace and
-// read how the program ended.
+// read how the program exited.
 // Threads: one that forks. Errors: kNotSupported without the right to create namespaces (root). kIo.
 #pragma once
 

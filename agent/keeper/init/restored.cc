@@ -61,8 +61,8 @@ Result<int> wait_for(pid_t child, std::chrono::milliseconds timeout) {
   return status;
 }
 
-// Ends CRIU itself and the program that CRIU has restored. The function also ends the orphans that become
-// children of this process after these ends.
+// Kills CRIU itself and the program that CRIU has restored. The function also kills the orphans that then
+// become children of this process.
 void end_children() {
   for (;;) {
     const Result<std::string> children = read_file("/proc/thread-self/children", kMaxChildrenText);
@@ -72,7 +72,8 @@ void end_children() {
     int status = 0;
     const pid_t changed = ::waitpid(-1, &status, 0);
     if (changed < 0 && errno != EINTR) return;
-    // The server of missing pages stops at its end (lazy_pages.h), and a second SIGKILL does not continue it.
+    // The server of missing pages enters a ptrace stop when it exits (lazy_pages.h), and a second SIGKILL
+    // does not continue it.
     if (changed > 0 && WIFSTOPPED(status)) ::ptrace(PTRACE_CONT, changed, nullptr, nullptr);
   }
 }
@@ -81,7 +82,8 @@ Result<pid_t> read_pid(const std::string& path) {
   CKPT_TRY(text, read_file(path, 64));
   pid_t pid = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), pid);
-  if (parsed.ec != std::errc() || pid <= 1) return Error(ErrorCode::kIo, path + " holds no process id");
+  if (parsed.ec != std::errc() || pid <= 1)
+    return Error(ErrorCode::kIo, path + " does not contain a process id");
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
     return Error::from_errno("Process " + std::to_string(pid) + " of " + path +
@@ -90,7 +92,7 @@ Result<pid_t> read_pid(const std::string& path) {
   return pid;
 }
 
-// Waits until the command has ended. `failed` is the error message if the command did not succeed.
+// Waits until the command has exited. `failed` is the error message if the command did not succeed.
 Result<void> run_command(const RestoreSpec& spec, const std::vector<std::string>& command, bool leaves_mounts,
                          const char* failed) {
   std::vector<char*> argv;
@@ -128,7 +130,7 @@ Result<RestoredProgram> restore_with(const RestoreSpec& spec) {
 }  // namespace
 
 Result<RestoredProgram> start_restored(const RestoreSpec& spec) {
-  if (spec.command.empty()) return Error(ErrorCode::kInvalidArgument, "No command to restore with");
+  if (spec.command.empty()) return Error(ErrorCode::kInvalidArgument, "The restore command is missing");
   Result<RestoredProgram> restored = restore_with(spec);
   if (!restored.has_value()) end_children();
   return restored;

@@ -32,8 +32,8 @@ struct RestoreSpec {
                                // has its own namespace
   bool leaves_mounts = false;  // true: CRIU restores a mount namespace (own_namespaces.h)
   std::chrono::milliseconds timeout{60000};  // CRIU is killed after this time
-  // The command that runs first and starts the process that provides the program's memory. An empty command
-  // means that the memory comes with the program. With a command, the caller must be a subreaper.
+  // The command that runs first and starts the process that provides the program's memory. Without a command,
+  // all memory is restored before the program runs. With a command, the caller must be a subreaper.
   std::vector<std::string> lazy_pages;
   std::string lazy_pages_pid_file;  // file that the lazy_pages command writes
 };

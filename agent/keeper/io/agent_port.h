@@ -25,7 +25,7 @@ class AgentPort {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Handles the end of the agent's connection, which is already closed.
+    // Handles the loss of the agent's connection, which is already closed.
     virtual void on_agent_gone() = 0;
     virtual void on_own_answer(const local::Body& body) = 0;
     [[nodiscard]] virtual local::Status status() const = 0;

@@ -28,8 +28,8 @@ class Peer {
   Result<void> flush();
   Result<local::Received> receive() { return socket_.receive(); }
   Result<local::Socket::Peer> identity() const { return socket_.peer(); }
-  // Checks whether the connected process has ended, even if another process has the same id. Returns false if
-  // the kernel cannot report this (before Linux 6.5).
+  // Checks whether the connected process has exited, even if another process has the same id. Returns false
+  // if the kernel cannot report this (before Linux 6.5).
   [[nodiscard]] bool has_ended() const;
 
  private:

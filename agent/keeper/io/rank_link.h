@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sessions of a job's processes with its keeper. One session belongs to the rank, which receives requests
-// and answers them. A transparent job may have other sessions, of further processes that use a GPU. These
-// sessions only wait for their end, or for the end of the rank's session. The job cannot be moved while they
-// exist.
+// and answers them. A transparent job may have other sessions, of further processes that use a GPU. The
+// keeper discards their messages. The next one becomes the rank's session when that session is closed. The
+// job cannot be moved while they exist.
 // Threads: one. Ownership: the connections. The owner outlives this object. Errors: none. If a write to a
 // rank fails, the rank is dropped and the owner is notified.
 #pragma once
@@ -24,7 +24,7 @@ class RankLink {
    public:
     virtual ~Owner() = default;
     virtual void on_rank_message(local::Received received) = 0;
-    // Handles the end of the rank's session, which is already closed.
+    // Handles the loss of the rank's session, which is already closed.
     virtual void on_rank_gone() = 0;
     // Checks whether the agent cannot take more messages. The rank's messages are then not read.
     [[nodiscard]] virtual bool is_agent_full() const = 0;
@@ -49,14 +49,14 @@ class RankLink {
   // Sets the process of an adopted job, which has no session.
   void know(pid_t pid) { pid_ = pid; }
   void add_other(Peer peer, pid_t pid);
-  // Makes the first of the other sessions the rank's session. Returns false if there is none.
+  // Makes the oldest of the other sessions the rank's session. Returns false if there is none.
   bool promote_other();
-  // Closes all sessions after the program has ended. The owner is not notified.
+  // Closes all sessions after the program has exited. The owner is not notified.
   void close();
   void drop();
 
   void send(const local::Message& message, std::vector<UniqueFd> descriptors = {});
-  // Reads all available messages. The rank's last messages arrive before its end.
+  // Reads all available messages. The rank's last messages arrive before its exit.
   void read();
   void read_other(std::size_t index);
 

@@ -13,7 +13,7 @@ class Timer {
  public:
   static Result<Timer> create();
   [[nodiscard]] int fd() const { return fd_.get(); }
-  void set(Nanos at_ns);  // for a past time, the timer expires at once
+  void set(Nanos at_ns);  // sets the expiry; for a past time, the timer expires at once
   void clear();
   // Returns true once after the timer expired.
   bool consume_expiry();

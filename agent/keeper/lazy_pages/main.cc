@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-lazy-pages FOLDER PIDFILE: provides the memory of the processes that `criu restore --lazy-pages`
 // restores from FOLDER. FOLDER is also the working folder of that restore. The program returns 0 when it
-// waits for the restore. A process continues in the background, with its id in PIDFILE. That process ends
+// waits for the restore. A process continues in the background, with its id in PIDFILE. That process exits
 // with 0 when no memory is missing. Otherwise it writes one line on standard error.
 #include <fcntl.h>
 #include <signal.h>
@@ -29,9 +29,9 @@ Result<void> write_pid(const std::string& path, pid_t pid) {
   return write_all(file.get(), std::as_bytes(std::span(text.data(), text.size())));
 }
 
-// Protects this process from the kernel's out-of-memory killer. The restored program ends with this process,
-// which appears large because it maps the image. Without the necessary right, the process continues
-// unprotected.
+// Protects this process from the kernel's out-of-memory killer. The restored program cannot continue without
+// this process, which appears large because it maps the image. Without the necessary right, the process
+// continues unprotected.
 void spare_from_oom_killer() {
   const UniqueFd file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   if (file) (void)!::write(file.get(), "-1000", 5);

@@ -52,7 +52,7 @@ Result<std::vector<MissingRange>> read_plan(const std::string& folder) {
   if (!ranges.empty())
     std::memcpy(ranges.data(), text.data() + sizeof head, head.count * sizeof(MissingRange));
   for (const MissingRange& range : ranges) {
-    if (!is_possible(range)) return Error(ErrorCode::kCorrupt, path + " has an impossible range");
+    if (!is_possible(range)) return Error(ErrorCode::kCorrupt, path + " has an invalid range");
   }
   return ranges;
 }

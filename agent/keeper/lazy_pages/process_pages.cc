@@ -33,7 +33,7 @@ Result<void> ProcessPages::read_events(std::vector<ProcessPages>& forked) {
     if (got < 0 && errno == EAGAIN) return ok();
     if (got < 0) return Error::from_errno("Cannot read the memory events of a process");
     if (got != sizeof event)
-      return Error(ErrorCode::kIo, "The kernel reported half a memory event of a process");
+      return Error(ErrorCode::kIo, "The kernel reported an incomplete memory event of a process");
     switch (event.event) {
       case UFFD_EVENT_PAGEFAULT: {
         CKPT_TRYV(bring(event.arg.pagefault.address / kPageBytes * kPageBytes));
@@ -105,7 +105,7 @@ Result<ProcessPages::Outcome> ProcessPages::try_copy(const MissingMemory::Piece&
 Result<ProcessPages::Outcome> ProcessPages::settle(const MissingMemory::Piece& piece, int error) {
   switch (error) {
     case EAGAIN:
-    case ENOMEM:  // the process waits as for any memory allocation
+    case ENOMEM:  // memory is short; the process waits as for any memory allocation
       return Outcome::kLater;
     case EEXIST:  // the process already has the page
       missing_.drop(piece.address, kPageBytes);

@@ -23,7 +23,7 @@ class ProcessPages {
       : faults_(std::move(faults)), missing_(std::move(missing)) {}
 
   [[nodiscard]] int fd() const { return faults_.get(); }
-  // Checks whether no page is missing, or the process has ended.
+  // Checks whether no page is missing, or the process has exited.
   [[nodiscard]] bool is_done() const { return has_ended_ || (missing_.is_empty() && waiting_.empty()); }
   // Checks whether some pages could not be copied yet.
   [[nodiscard]] bool is_behind() const { return !waiting_.empty() || is_stalled_; }
@@ -46,7 +46,7 @@ class ProcessPages {
 
   UniqueFd faults_;
   MissingMemory missing_;
-  std::vector<std::uint64_t> waiting_;       // pages for which a thread waits
+  std::vector<std::uint64_t> waiting_;       // addresses of pages for which a thread waits
   std::uint64_t cursor_ = 0;                 // address at which bring_some() continues
   std::map<std::uint64_t, Nanos> unmapped_;  // pages that seem to have no mapping, with the time since then
   bool is_stalled_ = false;                  // true if bring_some() could not copy a page

@@ -22,7 +22,7 @@ Result<void> wait_for_input(int fd, Nanos deadline) {
     pollfd ready{fd, POLLIN, 0};
     const int found = ::poll(&ready, 1, static_cast<int>(std::max<Nanos>(left, 0) / kNanosPerMs));
     if (found > 0) return ok();
-    if (found == 0) return Error(ErrorCode::kTimedOut, "CRIU's restore sent nothing in time");
+    if (found == 0) return Error(ErrorCode::kTimedOut, "CRIU's restore sent no data in time");
     if (errno != EINTR) return Error::from_errno("Cannot wait for CRIU's restore");
   }
 }
@@ -49,7 +49,7 @@ Result<RestoringCriu> RestoringCriu::accept(int listener, Nanos deadline) {
 }
 
 Result<std::optional<RestoringCriu::Process>> RestoringCriu::next() {
-  std::int32_t id = 0;  // id of a process; negative if the process has ended
+  std::int32_t id = 0;  // id of a process; negative if the process has exited
   if (::recv(connection_.get(), &id, sizeof id, MSG_WAITALL) != sizeof id)
     return Error(ErrorCode::kProtocol, "CRIU's restore ended before all processes were restored");
   if (id == kFinished) return std::optional<Process>();

@@ -28,7 +28,7 @@ class RestoringCriu {
 
   struct Process {
     std::uint32_t id = 0;
-    UniqueFd faults;  // userfaultfd of the process; invalid if the process has ended
+    UniqueFd faults;  // userfaultfd of the process; invalid if the process has exited
   };
   // Returns the next process when fd() is readable. No value means that all processes are restored.
   Result<std::optional<Process>> next();

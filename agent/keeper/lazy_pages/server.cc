@@ -76,7 +76,7 @@ Result<void> Server::run(int listener, Nanos deadline) {
   CKPT_TRY(criu, RestoringCriu::accept(listener, deadline));
   while (!is_restored_ || !processes_.empty()) {
     if (!is_restored_ && now_ns() > deadline)
-      return Error(ErrorCode::kTimedOut, "CRIU's restore has not ended in time");
+      return Error(ErrorCode::kTimedOut, "CRIU's restore did not finish in time");
     CKPT_TRYV(run_once(criu));
   }
   return ok();

@@ -29,11 +29,11 @@ class ArrivingMemory {
   [[nodiscard]] const std::string& loss() const { return loss_; }
 
   // Answers with Done when the memory is complete. The request is refused if the memory was lost or the
-  // program ended before.
+  // program exited before.
   void await(std::uint64_t request);
   void refuse_dump(std::uint64_t request);
 
-  void on_child_changed(pid_t child, int status);  // status that waitpid reported
+  void on_child_changed(pid_t child, int status);  // handles `status`, which waitpid reported for `child`
   void on_agent_gone() { waiting_.clear(); }
   void on_rank_exited();
 
@@ -46,7 +46,7 @@ class ArrivingMemory {
   std::string loss_;
   std::string never_reason_;            // the reason why the memory will never be complete; empty if it is or
                                         // may become complete
-  std::vector<std::uint64_t> waiting_;  // requests of await()
+  std::vector<std::uint64_t> waiting_;  // request numbers of await() that are not answered yet
 };
 
 }  // namespace ckpt::keeper

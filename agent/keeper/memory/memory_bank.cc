@@ -106,11 +106,11 @@ std::vector<std::uint64_t> MemoryBank::by_size() const {
 }
 
 Result<MemoryBank::Batch> MemoryBank::batch_of(std::span<const std::uint64_t> ids, std::size_t max_records,
-                                               std::uint64_t bytes, std::size_t& taken) const {
+                                               std::uint64_t bytes, std::size_t& used) const {
   Batch batch;
   std::uint64_t sum = 0;
-  for (taken = 0; taken < ids.size() && batch.records.size() < max_records; ++taken) {
-    const auto found = entries_.find(ids[taken]);
+  for (used = 0; used < ids.size() && batch.records.size() < max_records; ++used) {
+    const auto found = entries_.find(ids[used]);
     if (found == entries_.end()) continue;
     const local::RegionRecord& record = found->second.record;
     if (!batch.records.empty() && record.bytes > bytes - std::min(sum, bytes)) break;

@@ -36,7 +36,7 @@ class MemoryBank {
   [[nodiscard]] const std::string& missing() const { return missing_; }
 
   // Up to kMaxRecords records after `last`, in the order of ids, with duplicates of their descriptors. The
-  // batch is empty at the end.
+  // batch is empty after the last record.
   struct Batch {
     std::vector<local::RegionRecord> records;
     std::vector<UniqueFd> descriptors;
@@ -45,10 +45,10 @@ class MemoryBank {
   // Returns the ids of the regions, with the largest region first.
   [[nodiscard]] std::vector<std::uint64_t> by_size() const;
   // Returns the records of `ids` that the bank contains, in the order of `ids`. The result has at most `max_records`
-  // records. Unless it is a single record, it has at most `bytes` bytes. `taken` is the number of `ids` that
+  // records. Unless it is a single record, it has at most `bytes` bytes. `used` is the number of `ids` that
   // were looked up.
   Result<Batch> batch_of(std::span<const std::uint64_t> ids, std::size_t max_records, std::uint64_t bytes,
-                         std::size_t& taken) const;
+                         std::size_t& used) const;
   [[nodiscard]] std::uint64_t bytes_of(std::uint64_t id) const;
 
  private:

@@ -51,7 +51,7 @@ void MemoryExchange::handle_request(local::Received received) {
   const MessageType type = type_of(received.message.body);
   if (!parts_.is_transparent)
     return parts_.agent.refuse(request, type, ErrorCode::kInvalidArgument,
-                               "The job moves in cooperative mode");
+                               "The request is not valid for a job in cooperative mode");
   if (handle_set_request(received) || !admit_request(request, type)) return;
   switch (type) {
     case MessageType::kRelease:
@@ -89,7 +89,8 @@ bool MemoryExchange::handle_set_request(local::Received& received) {
   }
 }
 
-// Checks whether a request may begin. Returns false if the function has already handled the request.
+// Checks whether a request may begin. Returns false if the function has refused the request, or if the
+// pending request answers it.
 bool MemoryExchange::admit_request(std::uint64_t request, MessageType type) {
   if (pending_.type == type && pending_.asker == 0) {
     pending_.asker = request;  // a later agent repeats the request and gets the answer
@@ -99,7 +100,7 @@ bool MemoryExchange::admit_request(std::uint64_t request, MessageType type) {
   if (pending_.type != MessageType{}) {
     parts_.agent.refuse(
         request, type, ErrorCode::kRefused,
-        "The keeper waits for the end of another request (" + std::string(to_string(pending_.type)) + ")");
+        "The keeper is still processing another request (" + std::string(to_string(pending_.type)) + ")");
     return false;
   }
   if (parts_.state.phase != wanted) {
@@ -115,7 +116,7 @@ bool MemoryExchange::admit_request(std::uint64_t request, MessageType type) {
 void MemoryExchange::finish(local::Body body, std::vector<UniqueFd> descriptors) {
   const Pending done = std::exchange(pending_, {});
   if (done.asker == 0)
-    return parts_.agent.send_status(0);  // informs the currently connected agent of the end of the request
+    return parts_.agent.send_status(0);  // informs the currently connected agent that the request is complete
   parts_.agent.send({0, done.asker, std::move(body)}, std::move(descriptors));
 }
 
@@ -344,7 +345,7 @@ void MemoryExchange::on_exited() {
   export_request_ = 0;
   sets_.clear();
   reattach_.reset();
-  if (!is_idle()) finish(to_failed(pending_.type, Error(ErrorCode::kUnavailable, "The program has ended")));
+  if (!is_idle()) finish(to_failed(pending_.type, Error(ErrorCode::kUnavailable, "The program has exited")));
 }
 
 void MemoryExchange::on_called_back() {

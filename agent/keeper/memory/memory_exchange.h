@@ -52,12 +52,12 @@ class MemoryExchange {
   bool on_export(local::Received& received);
   // Handles any refusal. A refused export is over.
   void on_export_failed(const local::Message& message);
-  // Handles the end of the connection. Returns true if the connection ended for a prepared dump, and the
-  // process is stopped.
+  // Handles the loss of the connection. Returns true if the connection was closed for a prepared dump, and
+  // the process is stopped.
   bool on_dumped();
-  // Handles the end of the connection and of its open request.
+  // Handles the loss of the connection and fails its open request.
   void on_rank_gone(const std::string& reason);
-  // Handles the end of the program.
+  // Handles the exit of the program.
   void on_exited();
   // Handles a program that was restored from an image, which has no device memory yet.
   void accept_restored() { memory_ = local::MemoryState::kReleased; }

@@ -47,16 +47,16 @@ Result<void> MemorySets::replace(const local::Received& received) {
 
 Result<MemorySets::Part> MemorySets::fetch(const local::Fetch& fetch) {
   const MemoryBank* set = find(fetch.set, fetch.migration);
-  if (set == nullptr) return Error(ErrorCode::kRefused, "The keeper holds no such set of memory");
+  if (set == nullptr) return Error(ErrorCode::kRefused, "The keeper does not hold the requested memory set");
   if (fetch.from == 0 || fetch_order_.empty()) fetch_order_ = set->by_size();
   if (fetch.from >= fetch_order_.size()) {
     fetch_order_.clear();
     return Part{};
   }
-  std::size_t taken = 0;
+  std::size_t used = 0;
   const auto rest = std::span(fetch_order_).subspan(fetch.from);
-  CKPT_TRY(batch, set->batch_of(rest, kMaxFetched, set->bytes_of(fetch_order_.front()), taken));
-  return Part{local::Held{fetch.from + taken, std::move(batch.records)}, std::move(batch.descriptors)};
+  CKPT_TRY(batch, set->batch_of(rest, kMaxFetched, set->bytes_of(fetch_order_.front()), used));
+  return Part{local::Held{fetch.from + used, std::move(batch.records)}, std::move(batch.descriptors)};
 }
 
 void MemorySets::clear() {

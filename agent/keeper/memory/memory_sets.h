@@ -31,7 +31,7 @@ class MemorySets {
   // Replaces the memory of a set with memory that the rank has created.
   Result<void> replace(const local::Received& received);
   // The next part of a set, with the largest regions first. Therefore no part has more bytes than the first
-  // region, for which two copies must fit in any case. A part without records is the end.
+  // region, for which two copies must fit in any case. A part without records marks the end of the set.
   struct Part {
     local::Held held;
     std::vector<UniqueFd> descriptors;

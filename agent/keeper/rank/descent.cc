@@ -54,8 +54,8 @@ std::vector<pid_t> ancestors_now(pid_t pid) {
 }
 
 // Checks whether a line of ancestors is still valid. A parent with the same number is still the same process.
-// If a parent ends, its children get another parent. That parent is older than the process that next gets the
-// number.
+// If a parent exits, its children get another parent. That parent is older than the process that next gets
+// the number.
 bool is_still(const std::vector<pid_t>& line) {
   for (std::size_t i = 0; i + 1 < line.size(); ++i) {
     if (parent_of(line[i]) != line[i + 1]) return false;

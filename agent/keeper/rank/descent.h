@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descent of processes. Session, process group and user have no influence. A process that loses its
 // parent becomes a child of the nearest subreaper, or of the init of its PID namespace.
-// Threads: any. Ownership: none. Errors: none. Processes that have ended are left out.
+// Threads: any. Ownership: none. Errors: none. Processes that have exited are left out.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +28,7 @@ namespace ckpt::keeper {
   return tree_of(std::vector<pid_t>{root});
 }
 
-// Checks whether no thread of `pid` executes its program. Each thread is stopped, traced, ended, or in an
+// Checks whether no thread of `pid` executes its program. Every thread is stopped, traced, exited, or in an
 // uninterruptible wait. After such a wait, a stop takes effect before the program continues.
 [[nodiscard]] bool stands_still(pid_t pid);
 [[nodiscard]] bool stand_still(const std::vector<pid_t>& pids);

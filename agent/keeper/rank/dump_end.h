@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a dump whose program was killed. CRIU traces the processes that it dumps. The kernel keeps a
-// killed process as long as a tracer holds it, and CRIU waits for answers of processes that have ended.
-// Therefore neither would end, and the keeper would never see its program's exit.
-// Threads: none. Ownership: none. Errors: none. A process that has ended in the meantime is not a tracer.
+// Cleans up after a dump whose program was killed. CRIU traces the processes that it dumps. The kernel keeps
+// a killed process as long as a tracer holds it, and CRIU waits for answers of processes that were killed.
+// Therefore neither would exit, and the keeper would never see its program's exit.
+// Threads: none. Ownership: none. Errors: none. A process that has exited in the meantime is not a tracer.
 #pragma once
 
 #include <sys/types.h>

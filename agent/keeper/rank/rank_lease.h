@@ -27,13 +27,13 @@ class RankLease {
     const RankState& state;
     RankLink& rank;
     AgentPort& agent;
-    bool is_transparent = false;  // true: the rank also receives a message
+    bool is_transparent = false;  // true: the rank also receives the messages RankStopped and RankContinued
   };
   explicit RankLease(Parts parts) : parts_(std::move(parts)) {}
 
-  // Sets the deadline on CLOCK_BOOTTIME. local::kNoDeadline means no end. With `may_continue`, a rank that
-  // was stopped by the end of its lease continues. Otherwise the rank stays stopped although it has a lease
-  // again.
+  // Sets the deadline on CLOCK_BOOTTIME. local::kNoDeadline means no deadline. With `may_continue`, a rank
+  // that was stopped by the expiry of its lease continues. Otherwise the rank stays stopped although it has a
+  // lease again.
   void set_deadline(Nanos deadline_ns, bool may_continue);
   [[nodiscard]] Nanos deadline() const { return deadline_ns_; }
   [[nodiscard]] bool is_over() const { return is_over_; }
@@ -41,7 +41,8 @@ class RankLease {
 
   [[nodiscard]] int fd() const { return parts_.timer.fd(); }
   void on_timer();
-  // Handles the kernel's report about a child.
+  // Handles the kernel's report that a child was stopped. on_continued() handles the report that a child
+  // continues.
   void on_stopped();
   void on_continued();
   void on_exited() { parts_.timer.clear(); }

@@ -80,7 +80,7 @@ Result<Prepared> prepare(const Config& config, const std::string& socket_path, c
   prepared.env.push_back(nullptr);
   prepared.input.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!prepared.input) return Error::from_errno("Cannot open /dev/null");
-  // The log is a file and not a pipe, because the end of a reader must not kill or block the program.
+  // The log is a file and not a pipe, because the exit of a reader must not kill or block the program.
   prepared.log_path = log_path;
   prepared.log.reset(::open(log_path.c_str(), kLogFlags | O_CREAT, 0600));
   if (!prepared.log) return Error::from_errno("Cannot open " + log_path);
@@ -279,7 +279,7 @@ void RankProcess::remember_stopped(const std::vector<pid_t>& in_namespace) {
 
 void RankProcess::continue_all() {
   const std::vector<pid_t> list = members();
-  // Children come first, so that no child finds a parent that saw the children stopped.
+  // Children are continued first, so that no running parent sees its children stopped.
   for (auto pid = list.rbegin(); pid != list.rend(); ++pid) {
     const auto before = stopped_before_.find(*pid);
     if (before == stopped_before_.end() || before->second != start_ticks_of(*pid)) ::kill(*pid, SIGCONT);
@@ -298,7 +298,7 @@ void RankProcess::terminate_all() const {
 }
 
 Result<void> RankProcess::kill_all() const {
-  // The end of a namespace's init ends all processes in the namespace.
+  // When a namespace's init exits, the kernel kills all processes in the namespace.
   if (!has_namespace_ || is_foreign_) {
     stop_each([](pid_t) {});
     for (const pid_t pid : members()) ::kill(pid, SIGKILL);
@@ -311,7 +311,7 @@ Result<void> enter_new_pid_namespace() {
   if (::unshare(CLONE_NEWPID) == 0) return ok();
   if (errno != EPERM) return Error::from_errno("Cannot create a PID namespace");
   return Error(ErrorCode::kNotSupported, ErrorDomain::kErrno, errno,
-               "A PID namespace of the job's own needs root (CAP_SYS_ADMIN)");
+               "Creating a PID namespace for the job requires root (CAP_SYS_ADMIN)");
 }
 
 }  // namespace ckpt::keeper

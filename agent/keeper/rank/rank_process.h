@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program of a job and its descendants, in any session or process group: the job's processes. The program
 // is started with clean descriptors in its own process group. The kernel kills the program if the keeper
-// ends. In a separate PID namespace, orphans stay with the namespace's init. Otherwise they become children
+// exits. In a separate PID namespace, orphans stay with the namespace's init. Otherwise they become children
 // of the keeper, which is a subreaper. The keeper's own process group contains only the keeper and its
 // helpers.
-// Threads: one. Ownership: the processes end with kill_all() or on their own. The destructor does nothing.
+// Threads: one. Ownership: the processes exit after kill_all() or on their own. The destructor does nothing.
 // Errors: kNotFound, kIo.
 #pragma once
 
@@ -40,7 +40,7 @@ class RankProcess {
   [[nodiscard]] std::uint64_t start_ticks() const { return start_ticks_; }
   // Excludes a child of the keeper, in its own process group, from the job's processes.
   void leave_out(pid_t helper) { helper_ = helper; }
-  // Checks whether `pid` is one of the job's processes. The process must not be able to end during the call.
+  // Checks whether `pid` is one of the job's processes. The process must not be able to exit during the call.
   [[nodiscard]] bool contains(pid_t pid) const;
   // Returns the living processes, parents before children.
   [[nodiscard]] std::vector<pid_t> members() const;
@@ -52,7 +52,7 @@ class RankProcess {
   // leaves these processes stopped.
   void remember_stopped(const std::vector<pid_t>& in_namespace);
   void continue_all();
-  // Sends SIGTERM to all processes. An init ends after all other processes.
+  // Sends SIGTERM to all processes. An init exits after all other processes.
   void terminate_all() const;
   // Sends SIGKILL to all processes. kIo means that even the program could not be killed, although it was not
   // reaped.

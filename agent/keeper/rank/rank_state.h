@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keeper's state of its rank: the phase, the incarnation and the end.
+// The keeper's state of its rank: the phase, the incarnation and the exit.
 // Threads: one. Each field names the class that changes the field. Every part of the keeper reads the fields.
 #pragma once
 
@@ -21,8 +21,9 @@ struct RankState {
   Nanos quiesced_ns = 0;         // Execution: time of the quiesced state at the last pause
   Nanos clock_lag = 0;           // Keeper: lag of a restored rank's clock (rank_clock.h)
   bool restored = false;         // true if a restore may have recreated the rank's context
-  bool ended_by_keeper = false;  // only Termination changes this field
-  bool moved = false;            // only Termination changes this field
+  bool ended_by_keeper = false;  // true if this keeper terminated the rank; only Termination changes this
+                                 // field
+  bool moved = false;            // true if the job has moved elsewhere; only Termination changes this field
   int wait_status = 0;           // Keeper: the program's wait status
 };
 

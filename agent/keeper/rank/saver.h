@@ -12,13 +12,13 @@
 
 namespace ckpt::keeper {
 
-// Starts the saver, whose standard error is this process's. The saver ends with 0 when the context is saved.
+// Starts the saver, whose standard error is this process's. The saver exits with 0 when the context is saved.
 // The saver runs in this process's PID namespace, and so do all later children. kNotSupported means that this
 // process may not leave the job's PID namespace.
 Result<pid_t> start_saver(const std::string& program, pid_t rank);
 
-// Checks whether the signal alone does not end the process. The process has a handler for the signal, ignores
-// the signal, or waits for it.
+// Checks whether the process survives the signal. The process then has a handler for the signal, ignores the
+// signal, or waits for it.
 [[nodiscard]] bool withstands(pid_t pid, int signal);
 
 }  // namespace ckpt::keeper

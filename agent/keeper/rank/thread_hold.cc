@@ -25,7 +25,7 @@ constexpr Nanos kStopLimitNs = 1'000 * kNanosPerMs;
 constexpr std::chrono::microseconds kStopLook{100};
 constexpr std::size_t kMaxStat = 4096;
 
-// Checks whether the thread is in a trace stop or has ended.
+// Checks whether the thread is in a trace stop or has exited.
 bool stands(pid_t thread) {
   const auto stat = read_file("/proc/" + std::to_string(thread) + "/stat", kMaxStat);
   if (!stat) return true;
@@ -114,7 +114,7 @@ void ThreadHold::release() {
   held_pid_ = 0;
 }
 
-// Detaches all held threads. A thread that cannot be detached has ended.
+// Detaches all held threads. A thread that cannot be detached has exited.
 void ThreadHold::detach_all() {
   for (const pid_t thread : threads_) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
   threads_.clear();

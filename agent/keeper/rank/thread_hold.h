@@ -2,7 +2,7 @@
 // Holds a restored program while its context and its memory are restored. Only the threads that do this work
 // run. Therefore none of the program's own code has run here if the work fails and the source continues (ADR
 // 25). The other threads of the process are traced, so a SIGCONT does not continue them. The kernel kills the
-// threads if this keeper ends first. Other processes of the tree stay stopped as CRIU left them. A held
+// threads if this keeper exits first. Other processes of the tree stay stopped as CRIU left them. A held
 // thread may own a lock that the work needs. Therefore a limit exists, after which all threads continue.
 // Threads: one, always the same, as ptrace(2) requires. Ownership: the traces. The destructor does nothing.
 // Errors: errors of ptrace. kNotFound for a worker thread that does not exist. kTimedOut for a thread that
@@ -31,12 +31,12 @@ class ThreadHold {
   void go_on();
   // Ends the hold. All threads run at once with `may_run`, or else at the next go_on().
   void end(bool may_run);
-  // Handles the end of the program, after which nothing is left to hold.
+  // Handles the exit of the program, after which nothing is left to hold.
   void on_exited();
 
   [[nodiscard]] bool is_held() const { return held_pid_ != 0; }
   [[nodiscard]] int fd() const { return limit_.fd(); }
-  // Returns true if the limit has passed.
+  // Returns true if the limit of the hold has expired.
   [[nodiscard]] bool consume_expiry() { return limit_.consume_expiry(); }
 
  private:

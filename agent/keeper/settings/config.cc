@@ -147,7 +147,7 @@ Result<void> read_transparent(const Json& document, Config& config) {
   CKPT_TRY(command, words_of(restore.value("command", Json()), "command"));
   CKPT_TRY(pid_file, optional_path(restore, "pid_file"));
   if (pid_file.empty()) return bad("'restore' needs 'pid_file'");
-  if (config.mode != MigrationMode::kTransparent) return bad("'restore' is for the transparent mode");
+  if (config.mode != MigrationMode::kTransparent) return bad("'restore' is allowed only in transparent mode");
   const Json timeout = restore.value("timeout_ms", Json(60000u));
   constexpr std::uint64_t kMaxMs = 3'600'000;
   if (!timeout.is_number_unsigned() || timeout.get<std::uint64_t>() > kMaxMs)

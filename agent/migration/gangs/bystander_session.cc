@@ -16,7 +16,7 @@ constexpr Milliseconds kFirstBackoff{100};
 constexpr Milliseconds kMaxBackoff{5000};
 
 Error has_ended() {
-  return {ErrorCode::kAborted, "The rank's process has ended"};
+  return {ErrorCode::kAborted, "The rank's process has exited"};
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ Task<> BystanderSession::join_groups(std::vector<gang::GroupTicket> tickets, Mil
     groups_took_ = now_ns() - begin;
     if (!joined) {
       const Error reason =
-          Error(ErrorCode::kAborted, "Rank " + std::to_string(rank_.rank) + " has no new communicators")
+          Error(ErrorCode::kAborted, "Rank " + std::to_string(rank_.rank) + " did not get new communicators")
               .caused_by(std::move(joined).error());
       co_return emit_(gang::CommunicatorsFailed(wire::Reason(reason)));
     }

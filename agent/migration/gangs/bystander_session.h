@@ -2,9 +2,9 @@
 // The effects for a rank that stays in place while other ranks of its gang move. The rank gets new
 // communicators, is paused at the common barrier, and continues. Each order returns at once, and its result
 // is an event.
-// Threads: the event loop. Ownership: shared with its coroutines. Errors: CommunicatorsFailed. It also
-// reports a failed pause, because the rank cannot be held then. The order to continue is repeated as long as
-// the rank runs.
+// Threads: the event loop. Ownership: shared with its coroutines. Errors: CommunicatorsFailed. This event
+// also reports a failed pause, because the rank cannot be held then. The order to continue is repeated as
+// long as the rank runs.
 #pragma once
 
 #include <functional>
@@ -35,7 +35,7 @@ class BystanderSession : public std::enable_shared_from_this<BystanderSession> {
   void pause_at(std::uint64_t barrier);
   // Continues the rank with the new communicators, or with the old ones.
   void go_on(bool with_new);
-  // Ends the rank. Emits RankEnded once the end is proven.
+  // Terminates the rank. Emits RankEnded once the exit is proven.
   void end();
   [[nodiscard]] std::shared_ptr<Job> job() const { return job_; }
 

@@ -181,7 +181,8 @@ void GangDriver::on_event_done(wire::MigrationId /*migration*/, const Event* eve
   if (!outcome || message == nullptr || !message->asks_for_info || message->from != gang::Party()) return;
   const gang::PartyKey key(message->migration, message->to);
   const gang::PartyState* state = parties_.find(key);
-  // A party that waits for the end of its instance has more to state. The coordinator asks again.
+  // A party that waits for the exit of its instance will have more to report. The coordinator repeats its
+  // request.
   if (state != nullptr && !gang::is_ending(*state)) effects_.has_stated_all(key, gang::info_of(*state));
 }
 

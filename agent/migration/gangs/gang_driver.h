@@ -22,15 +22,15 @@
 
 namespace ckpt::agent {
 
-// The environment of the machines. Every call returns at once and is idempotent.
+// The actions of the machines on their environment. Every call returns at once and is idempotent.
 class GangEffects {
  public:
   virtual ~GangEffects() = default;
   virtual void send(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Send& what) = 0;
   // Requests a description of the move from the coordinator, after a message for an unknown party.
   virtual void ask_for_info(const wire::CommitMessage& message) = 0;
-  // Handles the end of a party's report. The party has sent all its records to a coordinator that lost its
-  // own record of the move.
+  // Handles the completion of a party's report. The party has sent all its records to a coordinator that lost
+  // its own record of the move.
   virtual void has_stated_all(const gang::PartyKey& key, const gang::GangInfo& info) = 0;
   // Performs all actions except WriteRecord, ArmTimer and DisarmTimer.
   virtual void perform(const gang::PartyKey& key, const gang::GangInfo& info, const gang::Action& action) = 0;

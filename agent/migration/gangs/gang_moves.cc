@@ -79,16 +79,16 @@ GangMoves::Member* GangMoves::member(const PartyKey& key, const gang::GangInfo& 
   if (Member* known = find(key)) return known;
   auto made = make(key, info);
   if (!made) {
-    spdlog::error("plan of a move of ranks not understood: id {} reason {}",
-                  wire::migration_text(key.migration), made.error().to_string());
+    spdlog::error("invalid plan of a move of ranks: id {} reason {}", wire::migration_text(key.migration),
+                  made.error().to_string());
     return nullptr;
   }
-  Member& kept = members_.emplace(key, *std::move(made)).first->second;
-  add_sessions(key, kept);
+  Member& added = members_.emplace(key, *std::move(made)).first->second;
+  add_sessions(key, added);
   if (const gang::PartyState* state = driver_.parties().find(key);
       state != nullptr && !gang::is_closed(*state))
-    add_peers(key, *kept.plan);
-  return &kept;
+    add_peers(key, *added.plan);
+  return &added;
 }
 
 Result<GangMoves::Member> GangMoves::make(const PartyKey& key, const gang::GangInfo& info) {
@@ -270,7 +270,7 @@ Task<> GangMoves::end_target(PartyKey key, std::shared_ptr<TargetSession> sessio
 Task<Result<void>> GangMoves::make_communicators(PartyKey key, std::shared_ptr<TargetSession> session,
                                                  Milliseconds beside) {
   const Member* known = find(key);
-  if (known == nullptr) co_return Error(ErrorCode::kAborted, "The move is over");
+  if (known == nullptr) co_return Error(ErrorCode::kAborted, "The move has already ended");
   const Milliseconds timeout = Milliseconds(known->plan->groups_timeout_ms) + beside;
   auto order = to_order(known->plan->tickets, known->epoch);
   const auto keeper = session->job() ? session->job()->keeper() : nullptr;
@@ -278,14 +278,14 @@ Task<Result<void>> GangMoves::make_communicators(PartyKey key, std::shared_ptr<T
   if (!order) {
     joined = std::move(order).error();
   } else if (!keeper) {
-    joined = Error(ErrorCode::kUnavailable, "The standby has ended");
+    joined = Error(ErrorCode::kUnavailable, "The standby has exited");
   } else if (!order->records.empty()) {
     auto answer = co_await keeper->join_groups(*std::move(order), timeout);
     joined = std::move(answer);
   }
   if (joined) co_return ok();
   co_return Error(ErrorCode::kAborted,
-                  "The standby of rank " + std::to_string(key.party.rank) + " has no new communicators")
+                  "The standby of rank " + std::to_string(key.party.rank) + " did not get new communicators")
       .caused_by(std::move(joined).error());
 }
 
@@ -363,7 +363,8 @@ void GangMoves::on_event(migration::HandoverKey key, migration::TargetEvent even
                      join_standby(of, known.target, std::move(ready->payload)));
       return;
     }
-    if (std::holds_alternative<migration::InstanceRuns>(event)) return;  // open_gate() reports this event
+    // open_gate() reports this event instead
+    if (std::holds_alternative<migration::InstanceRuns>(event)) return;
     if (std::holds_alternative<migration::InstanceStopped>(event)) {
       emit(of, gang::TargetEvent(gang::InstanceStopped(known.gang_base + 1)));
       return;
@@ -390,8 +391,9 @@ Task<> GangMoves::gather(wire::GatherRank order) {
   for (const auto& [key, known] : members_)
     if (key.migration == order.migration && known.job == order.job && known.stop) stop = known.stop;
   if (!stop)
-    co_return link_.reply(id, Error(ErrorCode::kNotFound, "Rank " + wire::job_text(order.job) +
-                                                              " takes part in no such move on this node"));
+    co_return link_.reply(
+        id, Error(ErrorCode::kNotFound,
+                  "Rank " + wire::job_text(order.job) + " does not take part in that move on this node"));
   auto gathered = co_await stop->gather(std::move(order));
   if (!gathered) co_return link_.reply(id, std::move(gathered).error());
   wire::RankGathered answer = *std::move(gathered);

@@ -3,8 +3,8 @@
 // The class also handles the coordinator's orders to ranks, which concern their stops and their groups.
 //
 // A moved rank has the sessions of a job of one rank, with its own migration id and plan (gang::MovedRank).
-// The events of these sessions arrive here by that id. Numbers: the value n+i of the machines means a rank's
-// own incarnation and i.
+// The events of these sessions arrive here by that id. Numbers: n+i in the machines means the rank's own
+// incarnation plus i.
 // Threads: the event loop. Ownership: owns the machines' driver and the sessions of open moves. Errors: none
 // leave this class. A failure becomes an event of the machine that it concerns.
 #pragma once
@@ -53,7 +53,7 @@ class GangMoves : public GangEffects, public MoveProtocol, public SessionPort {
   [[nodiscard]] bool is_open(wire::JobId job) const override;
   [[nodiscard]] bool may_run_freely(const Job& job) const override;
   [[nodiscard]] bool has_promised(wire::MigrationId migration) const override;
-  // Does nothing, because the rank's party notices the end by its next order.
+  // Does nothing, because the rank's party detects the exit by its next order.
   void on_standby_ended(wire::MigrationId /*migration*/) override {}
   [[nodiscard]] std::vector<wire::OpenHandover> open_handovers() const override;
   [[nodiscard]] wire::MigrationId newest() const override;
@@ -75,7 +75,7 @@ class GangMoves : public GangEffects, public MoveProtocol, public SessionPort {
     std::shared_ptr<TargetSession> target;
     std::shared_ptr<BystanderSession> bystander;
     std::shared_ptr<RankStop> stop;
-    bool ending = false;    // true while the end of the instance is awaited
+    bool ending = false;    // true while the party waits for the exit of the instance
     Nanos groups_took = 0;  // time to create the communicators of a standby, before the pause
   };
   // Implement SessionPort: handle the events of the sessions of moved ranks.

@@ -75,7 +75,7 @@ void GangMoves::ask_for_info(const wire::CommitMessage& message) {
 void GangMoves::has_stated_all(const PartyKey& key, const gang::GangInfo& info) {
   wire::CommitMessage answer(info, key.party, Party(), gang::Query{});
   answer.info = info;
-  answer.info->plan.clear();  // the plan was already described
+  answer.info->plan.clear();  // removed, because the plan was already described
   link_.send(answer);
 }
 

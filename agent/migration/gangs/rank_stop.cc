@@ -88,9 +88,9 @@ Task<> RankStop::watch_orders() {
     (void)co_await changed.wait(ordered_ + kForOrders);
   watchers_.remove(&changed);
   if (!is_over_ && barrier_ == 0)
-    rank_->failed(Error(ErrorCode::kTimedOut,
-                        "The coordinator did not name the barrier at which the ranks stop within " +
-                            std::to_string(kForOrders.count()) + " s"));
+    rank_->failed(
+        Error(ErrorCode::kTimedOut, "The coordinator did not choose a barrier for the ranks within " +
+                                        std::to_string(kForOrders.count()) + " s"));
 }
 
 }  // namespace ckpt::agent

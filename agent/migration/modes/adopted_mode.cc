@@ -30,7 +30,7 @@ constexpr int kNamespaceFd = 11;
 
 Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
   auto keeper = job.keeper();
-  if (job.ended() || !keeper) return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (job.ended() || !keeper) return Error(ErrorCode::kUnavailable, "The job's process has exited");
   return keeper;
 }
 
@@ -80,7 +80,7 @@ Task<Result<void>> AdoptedSource::check(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(state, co_await context_.contexts.state(root));
   if (state != context::ProcessState::kRunning)
     co_return Error(ErrorCode::kRefused, "Another program holds the GPU context of process " +
-                                             std::to_string(root) + ": the driver reports it as " +
+                                             std::to_string(root) + ": the driver reports the context as " +
                                              context::name_of(state));
   if (stays_) co_return ok();
   co_return co_await check_process(job, status);
@@ -145,7 +145,7 @@ Task<Result<HostState>> AdoptedSource::save(std::shared_ptr<Job> job, PausedStat
 
 Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint64_t device_bytes) {
   CKPT_CO_TRY(keeper, keeper_of(*job));
-  if (!criu_) co_return Error(ErrorCode::kUnavailable, "There is no CRIU with which to dump the process");
+  if (!criu_) co_return Error(ErrorCode::kUnavailable, "No CRIU is available to dump the process");
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRYV(co_await keeper->prepare_dump(limit_));
@@ -286,7 +286,7 @@ Result<void> AdoptedTarget::store_host_state(std::shared_ptr<Job>, HostState sta
 Task<Result<std::shared_ptr<Job>>> AdoptedTarget::bring() {
   Result<std::shared_ptr<Job>> restored = find();
   if (!stays_) restored = co_await restore();
-  if (restored && !*restored) restored = Error(ErrorCode::kNotFound, "The job's process has ended");
+  if (restored && !*restored) restored = Error(ErrorCode::kNotFound, "The job's process has exited");
   if (restored) co_return restored;
   // The process has never run here, and the source is still stopped at its barrier.
   co_return Error(ErrorCode::kAborted, "The process cannot be restored at the target")
@@ -295,11 +295,12 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::bring() {
 
 Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   if (!image_.file || !criu_)
-    co_return Error(ErrorCode::kNotFound, "The image of the process was lost when its agent ended");
+    co_return Error(ErrorCode::kNotFound, "The image of the process was lost when its agent exited");
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
-  JobRecord record = standby_record(operation_);  // created before the resources of the record
+  JobRecord record = standby_record(operation_);  // created before the resources, because the record contains
+                                                  // the instance's start time
   const int file = image_.file.get();
   const auto unpack = [this, file, bytes = image_.bytes, &folder]() -> Result<void> {
     CKPT_TRYV(host::unpack_folder(file, bytes, folder.path()));
@@ -329,7 +330,7 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
   stopped_ = host::stopped_in(folder.path());
   order.stopped.assign(stopped_.begin(), stopped_.end());
   CKPT_CO_TRY(job, co_await start_restored(context_, operation_, std::move(record), std::move(order)));
-  auto accepted = Result<void>(Error(ErrorCode::kUnavailable, "The restored process has ended"));
+  auto accepted = Result<void>(Error(ErrorCode::kUnavailable, "The restored process has exited"));
   if (const auto keeper = job->keeper()) {
     auto status = co_await keeper->attach();
     if (status) {
@@ -353,7 +354,7 @@ Task<Result<std::shared_ptr<Job>>> AdoptedTarget::restore() {
 // has all state in that case, and may continue.
 Task<Result<void>> AdoptedTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
   const auto keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has exited");
   CKPT_CO_TRY(status, co_await keeper->attach());
   const bool is_held = status.phase == local::Phase::kDumped || status.phase == local::Phase::kPaused;
   if (order.has_run || !is_held) co_return co_await keeper->set_deadline(order.deadline);

@@ -31,8 +31,8 @@ struct AdoptedPlace {
   Result<void> runs = ok();
 };
 
-// Returns the work of a pause. The driver saves device memory in the process's own memory. The process moves
-// with it unless the process `stays` on this node.
+// Returns the work of a pause. The driver saves device memory in the process's own memory, which moves with
+// the process unless it `stays` on this node.
 [[nodiscard]] PauseWork adopted_work(const host::TreeSize& size, std::uint64_t device_bytes, bool stays);
 
 class AdoptedSource final : public SourceMode {
@@ -65,8 +65,8 @@ class AdoptedSource final : public SourceMode {
   host::FileList listed_;  // the list that files_ contains in encoded form
   host::FileRules rules_;
   host::TreeSize size_;
-  Milliseconds limit_ = host::kStuckAfter;  // time limit of work on all memory of the process, by its size
-                                            // before the pause
+  Milliseconds limit_ = host::kStuckAfter;  // time limit of work on all memory of the process, derived from
+                                            // its size before the pause
   host::BoundPorts ports_;
   host::ConnectionRepair repair_;
   bool has_connections_ = false;
@@ -101,7 +101,7 @@ class AdoptedTarget final : public TargetMode {
   const bool stays_;
   std::optional<host::Criu> criu_;
   HostState image_;
-  host::CheckedFiles checked_;   // result of compare()
+  host::CheckedFiles checked_;   // files that compare() has accepted
   host::TaskSettings settings_;  // settings from the image
   MadeResources made_;
   std::set<pid_t> stopped_;  // processes that the program itself had stopped (stopped_processes.h)
@@ -110,7 +110,7 @@ class AdoptedTarget final : public TargetMode {
 };
 
 // Puts the job back if it is held, independent of the steps of an earlier agent. Afterwards the context is on
-// that GPU of this node, and the process continues.
+// GPU number `gpu` of this node, and the process continues.
 Task<Result<void>> put_adopted_back(MigrationContext& context, std::shared_ptr<Job> job, std::uint32_t gpu,
                                     host::ConnectionRepair repair = {});
 

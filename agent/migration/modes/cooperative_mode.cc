@@ -17,7 +17,7 @@ std::string host_state_path(const Job& job) {
 }
 
 // Checks for an error with which the keeper or its rank has answered. In these cases the standby has not run,
-// and the keeper ends it.
+// and the keeper terminates it.
 bool is_misfit(const Error& error) {
   switch (error.code()) {
     case ErrorCode::kTimedOut:
@@ -39,7 +39,7 @@ Task<Result<void>> CooperativeSource::check(std::shared_ptr<Job>) {
 Result<void> CooperativeSource::check_target(const EndpointPayload& target) {
   if (operation_.new_argv().empty() || target.starts_programs) return ok();
   return Error(ErrorCode::kRefused,
-               "The target's older agent cannot start another program (--exec): update it");
+               "The target's older agent cannot start another program (--exec): update that agent");
 }
 
 PauseWork CooperativeSource::pause_work(const Job&, const local::StateSummary&) const {
@@ -77,7 +77,8 @@ Task<Result<void>> CooperativeTarget::ready(std::shared_ptr<Job> job) {
 
 Task<Result<void>> CooperativeTarget::import_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
                                                     std::vector<UniqueFd>) {
-  co_return Error(ErrorCode::kProtocol, "The mover created memory for a standby, which has its own");
+  co_return Error(ErrorCode::kProtocol,
+                  "The mover created memory for a standby, which already has its own memory");
 }
 
 Result<void> CooperativeTarget::store_host_state(std::shared_ptr<Job> job, HostState state) {

@@ -97,9 +97,10 @@ void add_locks(const std::vector<pid_t>& tree, const std::string& images, const 
 Result<void> check_names(const std::vector<host::OpenFile>& open, bool has_own_proc) {
   for (const host::OpenFile& file : open) {
     if (has_own_proc ? !host::why_not_in_own_proc(file.path).empty() : host::names_process(file.path))
-      return Error(ErrorCode::kRefused,
-                   "The program has opened " + file.path +
-                       " since it was checked, a file of another process or thread: move the job again");
+      return Error(
+          ErrorCode::kRefused,
+          "The program has opened " + file.path +
+              " since the check, and the file belongs to another process or thread: move the job again");
   }
   return ok();
 }
@@ -147,7 +148,7 @@ Result<void> prepare_handover(const std::string& images, const host::CheckedFile
                 [&checked](const host::FileFact& fact) { return checked.same.contains(fact.path); });
   CKPT_TRY(later, host::check_files(now, cache_folders, when));
   later.same.insert(checked.same.begin(), checked.same.end());
-  return host::forget_lengths(images, later.same);
+  return host::remove_lengths(images, later.same);
 }
 
 }  // namespace ckpt::agent

@@ -27,7 +27,7 @@ PauseKind pause_kind_of(MigrationMode mode, bool within_node) {
 
 // Returns a number that is later than the numbers of earlier agents.
 wire::MigrationId next_restore_number() {
-  static std::uint64_t last = 0;  // used on the event loop only
+  static std::uint64_t last = 0;  // number returned last; used on the event loop only
   last = std::max<std::uint64_t>(last + 1, static_cast<std::uint64_t>(wall_clock_ms()));
   return kRestoreBit | last;
 }

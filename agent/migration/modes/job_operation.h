@@ -3,7 +3,7 @@
 // snapshot is a source half without a target. A restore is a target half without a source.
 //
 // Names in memory and on the disk contain name(). A job has one snapshot at a time, always with the same
-// name. Therefore the next snapshot finds the remains of an agent that ended during a snapshot. No two
+// name. Therefore the next snapshot finds the remains of an agent that exited during a snapshot. No two
 // migrations or restores share a name.
 //
 // Messages and records with 64 bits for an operation contain number(). These are JobRecord::migration (and
@@ -39,7 +39,7 @@ class JobOperation {
   static JobOperation snapshot(const wire::JobSpec& spec, wire::Incarnation incarnation);
   // Creates a move that is only checked, without a target and without an id.
   static JobOperation checked(const wire::JobSpec& spec, wire::Incarnation incarnation, bool leaves_node);
-  // Creates a restore into a new instance. Each call creates another operation.
+  // Creates a restore into a new instance. Each call creates an operation with a different number.
   static JobOperation restore(const wire::JobSpec& spec);
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }

@@ -27,9 +27,9 @@ Task<Error> save_criu_log(MigrationContext& context, const JobOperation& operati
   const std::string folder = kept_logs_folder(context.config);
   const std::string name = wire::job_text(operation.job()) + "-" + operation.name();
   const auto keep = [&folder, &log, &name] { return host::save_log(folder, log, name); };
-  const std::optional<std::string> kept = co_await offload(context.images, keep);
-  if (!kept) co_return error;
-  co_return Error(error.code(), with_place(error.to_string(), log, context.config.node + ":" + *kept));
+  const std::optional<std::string> stored = co_await offload(context.images, keep);
+  if (!stored) co_return error;
+  co_return Error(error.code(), with_place(error.to_string(), log, context.config.node + ":" + *stored));
 }
 
 }  // namespace ckpt::agent

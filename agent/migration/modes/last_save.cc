@@ -56,7 +56,7 @@ Task<Result<void>> save_now(MigrationContext& context, std::shared_ptr<Job> job)
   // A process that was dumped, or that was not yet called back after a dump, has already saved its context.
   if (status.session_pid == 0 || status.phase == local::Phase::kDumped) co_return ok();
   if (status.stopped != 0)
-    co_return Error(ErrorCode::kRefused, "The process is stopped because its lease has ended");
+    co_return Error(ErrorCode::kRefused, "The process is stopped because its lease has expired");
   const auto pid = static_cast<pid_t>(status.session_pid);
   CKPT_CO_TRY(state, co_await context.contexts.state(pid));
   if (state == context::ProcessState::kCheckpointed) co_return ok();

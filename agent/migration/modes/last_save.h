@@ -2,8 +2,9 @@
 // Saves a context before a kill. A restore may have recreated the context. Some drivers hang the GPU, or the
 // host, if a process with such a context is killed. Therefore the rank is paused and releases its memory, and
 // its context is locked and saved.
-// Threads: the event loop. Errors: kTimedOut after kMaxLastSave (calls in progress end with the process), or
-// else errors of the keeper or the driver. The caller kills the rank in each case, and reports the error.
+// Threads: the event loop. Errors: kTimedOut after kMaxLastSave (calls in progress then last until the
+// process exits), or else errors of the keeper or the driver. The caller kills the rank in each case, and
+// reports the error.
 #pragma once
 
 #include <memory>

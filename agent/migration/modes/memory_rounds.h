@@ -2,7 +2,7 @@
 // The rounds that send the memory of a job's processes before the pause (EarlyPages). They run in parallel
 // with the rounds of device memory. A round begins after the bytes of the previous round were sent.
 // Threads: the event loop. Rounds run on the pool. Ownership: shared by the mode and the coroutine of the
-// rounds. Errors: a failed round ends the rounds and is logged. The pause then reads the remaining memory.
+// rounds. Errors: a failed round stops the rounds and is logged. The pause then reads the remaining memory.
 #pragma once
 
 #include <cstdint>

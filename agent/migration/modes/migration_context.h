@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of an agent that the two sides of a migration use, and the payloads that they exchange through
 // the coordinator.
-// Threads: the event loop. Ownership: the parts outlive the context, and the context every session. All parts
-// are there when it is made.
+// Threads: the event loop. Ownership: the parts outlive the context, and the context outlives every session.
+// All parts exist when the context is created.
 #pragma once
 
 #include <memory>

@@ -50,7 +50,7 @@ Task<Result<void>> TargetMode::enter_gate(std::shared_ptr<Job>, wire::Incarnatio
 }
 
 Task<Result<std::shared_ptr<Job>>> TargetMode::bring() {
-  co_return Error(ErrorCode::kAborted, "The instance at the target has ended");
+  co_return Error(ErrorCode::kAborted, "The instance at the target has exited");
 }
 
 std::unique_ptr<SourceMode> make_source_mode(MigrationContext& context, JobOperation operation) {

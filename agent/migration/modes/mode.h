@@ -62,8 +62,8 @@ class SourceMode {
   [[nodiscard]] virtual HostProgress host_progress() const { return {}; }
   // Waits, before the pause, until the rest of the host state is short, or does not get shorter.
   virtual Task<> settle_host_state() { co_return; }
-  // Returns true if the final round contains the result of save(), and so waits for it. Otherwise both run at
-  // once, and the manifest waits.
+  // Returns true if the final round contains the result of save(), and so waits for it. Otherwise the final
+  // round and save() run in parallel, and only the manifest waits for save().
   [[nodiscard]] virtual bool sends_host_state() const = 0;
   // Checks that the job can be moved in this mode, before anything is changed. The error is kRefused
   // otherwise.
@@ -88,11 +88,12 @@ class SourceMode {
   // Releases memory that was kept for sending. The migration must send nothing more, and no call of save()
   // may be in progress. Idempotent.
   virtual Task<> release() { co_return; }
-  // Ends the rest of the job here after it runs at the target. Idempotent.
+  // Terminates the rest of the job here after it runs at the target. Idempotent.
   virtual Task<> leave(std::shared_ptr<Job> job) = 0;
 };
 
-// The end of an order's lease. All copies see a renewal, because an order may take longer than its lease.
+// The deadline of an order's lease. All copies see a renewal, because an order may take longer than its
+// lease.
 class LeaseEnd {
  public:
   LeaseEnd(Nanos end = local::kNoDeadline) : end_(std::make_shared<Nanos>(end)) {}
@@ -144,15 +145,15 @@ class TargetMode {
   virtual Task<Result<void>> enter_gate(std::shared_ptr<Job> job, wire::Incarnation k, std::uint64_t epoch);
   // Returns the work that run() did on this node.
   [[nodiscard]] virtual PauseWork pause_work(const Job& job) const = 0;
-  // Cleans up after the migration's end. end() ends the instance, if it is this migration's own. free() then
-  // releases the rest on this node. Idempotent.
+  // Cleans up after the migration's end. end() terminates the instance, if it is this migration's own. free()
+  // then releases the rest on this node. Idempotent.
   virtual Task<> end(std::shared_ptr<Job> job) = 0;
   virtual Task<> free(std::shared_ptr<Job> job) = 0;
 };
 
 // Returns the work that a pause has in every mode.
 [[nodiscard]] PauseWork common_work(PauseKind kind);
-// Returns the lines that this node currently knows.
+// Returns the cost lines that this node currently knows.
 [[nodiscard]] PauseLines pause_lines(MigrationContext& context, PauseKind kind);
 // Returns the record of the instance that the operation creates, before the instance has run.
 [[nodiscard]] JobRecord standby_record(const JobOperation& operation);

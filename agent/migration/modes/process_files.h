@@ -37,8 +37,8 @@ Task<Result<host::CheckedFiles>> compare_files(MigrationContext& context, const 
 // Applies the settings to the restored tree, before it runs.
 Task<Result<void>> apply_settings(MigrationContext& context, pid_t root, const host::TaskSettings& settings);
 
-// Counts the obstacles to a move of the program to another node. Returns nothing if the program ended or this
-// node cannot determine the count.
+// Counts the obstacles to a move of the program to another node. Returns nothing if the program exited or
+// this node cannot determine the count.
 Task<std::optional<std::uint32_t>> count_obstacles(MigrationContext& context, std::shared_ptr<Job> job);
 
 }  // namespace ckpt::agent

@@ -209,9 +209,9 @@ Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& ta
         ErrorCode::kRefused,
         "The job has namespaces of its own, which the target's older agent cannot restore: update it");
   if (!needs.has_connections || target.restores_connections) return ok();
-  return Error(
-      ErrorCode::kRefused,
-      "The program has connections to itself, which the target's older agent cannot restore: update it");
+  return Error(ErrorCode::kRefused,
+               "The program has connections to itself, which the target's older agent cannot restore: update "
+               "that agent");
 }
 
 Task<> release_image(MigrationContext& context, HostState image) {

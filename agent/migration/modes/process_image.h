@@ -56,7 +56,7 @@ struct NamedResources {
 [[nodiscard]] host::OwnNamespaces own_namespaces(const wire::JobSpec& spec);
 [[nodiscard]] host::OwnNamespaces own_namespaces(const Job& job);
 
-// Finds the resources of the job's processes while the processes exist. The result is empty afterwards.
+// Finds the resources of the job's processes while the processes exist. After their exit the result is empty.
 Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job);
 // Finds the resources, and also those that the job has by name alone. Call this function where the job
 // leaves.
@@ -64,7 +64,7 @@ Task<NamedResources> find_all_named(MigrationContext& context, std::shared_ptr<J
 // Saves resources and cache files into the image's folder, after a dump.
 Task<Result<void>> save_named(MigrationContext& context, std::shared_ptr<Job> job, pid_t root,
                               std::string images);
-// Removes the resources after the end of processes that do not continue here.
+// Removes the resources after the exit of processes that do not continue here.
 Task<> remove_named(MigrationContext& context, NamedResources named);
 
 // The resources that a target has created for a restored process.
@@ -75,7 +75,7 @@ class MadeResources {
   Result<void> make(const MigrationContext& context, wire::JobId job, const std::string& images);
   // Keeps the resources, because the process uses them.
   void retain();
-  // Removes the resources of a process that was not restored, or has ended. Cache files are removed only in
+  // Removes the resources of a process that was not restored, or has exited. Cache files are removed only in
   // the first case.
   Task<> remove(MigrationContext& context);
 
@@ -88,12 +88,12 @@ class MadeResources {
 // Takes the lock for a dump that creates links. Error kTimedOut means that another dump has held the lock for
 // too long.
 Task<Result<host::DumpLinks>> acquire_dump_links(MigrationContext& context, const host::NamedMemory& memory);
-// Removes CRIU's links of an unused dump.
+// Removes the links that CRIU created for a dump that is not used.
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job);
 
 // Records the options of connections within the program before a dump (connections.h).
 Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root, host::ConnectionRepair& repair);
-// Ends repair mode after a dump of a program that continues here.
+// Turns off repair mode after a dump of a program that continues here.
 Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair);
 // Checks that the target meets the requirements of a program. kRefused means that the target allows fewer
 // mappings, or is an older agent. Such an agent would close the program's connections to itself, and would

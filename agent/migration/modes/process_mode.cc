@@ -123,7 +123,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   criu_ = std::move(criu);
   const auto keeper = job->keeper();  // the job may have ended in the meantime
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has exited");
   CKPT_CO_TRY(status, co_await keeper->attach());
   const Milliseconds limit = co_await time_limit_of(context_, static_cast<pid_t>(status.rank_pid));
   auto whole = co_await keeper->await_memory(limit);
@@ -137,7 +137,7 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   if (status.session_pid == status.rank_pid)
     co_return Error(ErrorCode::kRefused,
                     "The job was started while its node could not move processes, so it has no PID namespace "
-                    "of its own. It can change its GPU on this node only");
+                    "of its own. The job can move only to another GPU of this node");
   const auto root = static_cast<pid_t>(status.rank_pid);
   rules_ = rules_of_transparent(context_, *job, status, *criu_);
   own_ = rules_.own;
@@ -268,13 +268,13 @@ Task<Result<HostState>> ProcessSource::save(std::shared_ptr<Job> job, PausedStat
   co_return state;
 }
 
-// Ends the rounds. The rank is paused, so it gives no more memory to devices.
+// Stops the rounds. The rank is paused, so it gives no more memory to devices.
 Task<Result<void>> ProcessSource::end_rounds(std::shared_ptr<Job> job) {
   const auto rounds = rounds_;
   if (!rounds) co_return ok();
   co_await rounds->stop();
   const auto keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has exited");
   CKPT_CO_TRY(status, co_await keeper->attach());
   CKPT_CO_TRY(description, co_await keeper->describe());
   if (description.summary.host_state_bytes > 0)
@@ -285,7 +285,7 @@ Task<Result<void>> ProcessSource::end_rounds(std::shared_ptr<Job> job) {
 Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const Nanos began = now_ns();
   const auto keeper = job->keeper();
-  if (!keeper || !criu_) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (!keeper || !criu_) co_return Error(ErrorCode::kUnavailable, "The job's process has exited");
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRYV(co_await keeper->prepare_dump(limit_));
@@ -307,7 +307,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
     pages = std::move(placed);
   }
   options.images = folder.path();
-  options.work = folder.path();  // only root may access this folder
+  options.work = folder.path();  // CRIU's logs are stored here, because only root may access this folder
   options.timeout = host::criu_timeout(estimate.bytes);
   if (rounds_) options.preload = rounds_->pages().criu_library();
   const NamedResources named = co_await find_named(context_, job);
@@ -359,7 +359,7 @@ Task<Result<void>> ProcessSource::go_back(std::shared_ptr<Job> job) {
   const auto keeper = job->keeper();
   if (!keeper) {
     remove_images_of_source(context_, operation_.job());
-    co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+    co_return Error(ErrorCode::kUnavailable, "The job's process has exited");
   }
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {

@@ -3,7 +3,7 @@
 // saved, then CRIU dumps the process into a folder in memory. The folder travels as the migration's host
 // state. The process stays stopped until the protocol releases it. At the target, after COMMITTED, a keeper
 // restores the process from the image, and the process continues as in a swap. Until the instance has its
-// keeper, this agent holds the arrived memory. If the agent ends in between, the instance counts as dead.
+// keeper, this agent holds the arrived memory. If the agent exits in between, the instance counts as dead.
 // Then the source continues from its barrier, and the target has never run. Threads, ownership, errors: see
 // mode.h.
 #pragma once
@@ -95,13 +95,13 @@ class ProcessSource final : public SourceMode {
   const JobOperation operation_;
   std::optional<host::Criu> criu_;  // found during the preparation, not in the downtime
   host::TreeSize size_;
-  Milliseconds limit_ = host::kStuckAfter;  // time limit of work on all memory of the process, by its size
-                                            // before the pause
+  Milliseconds limit_ = host::kStuckAfter;  // time limit of work on all memory of the process, derived from
+                                            // its size before the pause
   host::FileList listed_;                   // open files of the process
   wire::Bytes files_;                       // listed_ in encoded form
   std::uint64_t named_bytes_ = 0;  // bytes of memory in /dev/shm and of cache files, which size_ includes
-  // One of these has its memory before the pause. If neither exists, the pages are sent after all pages are
-  // dumped.
+  // At most one of these two exists, and it has its memory before the pause. If neither exists, the pages are
+  // sent after all pages are dumped.
   std::shared_ptr<MemoryRounds> rounds_;
   std::unique_ptr<host::PageStream> stream_;
   host::FileRules rules_;
@@ -147,7 +147,7 @@ class ProcessTarget final : public TargetMode {
   std::uint64_t image_bytes_ = 0;
   host::TreeSize size_;           // size of the processes after they run here
   std::uint64_t lazy_bytes_ = 0;  // bytes that restore() lets follow the running process
-  host::CheckedFiles checked_;    // result of compare()
+  host::CheckedFiles checked_;    // files that compare() has accepted
   host::TaskSettings settings_;   // settings from the image
   MadeResources made_;
   std::set<pid_t> stopped_;  // processes that the program itself had stopped (stopped_processes.h)

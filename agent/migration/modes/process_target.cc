@@ -115,11 +115,12 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::bring() {
 
 Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   if (!image_.file || !criu_)
-    co_return Error(ErrorCode::kNotFound, "The image of the process was lost when its agent ended");
+    co_return Error(ErrorCode::kNotFound, "The image of the process was lost when its agent exited");
   CKPT_CO_TRY(place, host::find_memory_place());
   CKPT_CO_TRY(folder,
               host::MemoryFolder::create(place, image_folder_name(context_, operation_, "target"), 0));
-  JobRecord record = standby_record(operation_);  // created before the resources of the record
+  JobRecord record = standby_record(operation_);  // created before the resources, because the record contains
+                                                  // the instance's start time
   const int file = image_.file.get();
   const auto unpack = [this, file, bytes = image_.bytes, &folder,
                        max_eager_bytes = restores_lazily_ ? host::kMaxEagerBytes
@@ -188,7 +189,7 @@ Task<Result<void>> ProcessTarget::accept(std::shared_ptr<Job> job) {
   CKPT_CO_TRYV(co_await deposit(job));
   const auto keeper = job->keeper();
   if (!keeper)
-    co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+    co_return Error(ErrorCode::kUnavailable, "The restored process has exited: " + job->end_reason());
   CKPT_CO_TRY(status, co_await keeper->attach());
   const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRYV(co_await check_credentials(context_, root, operation_.spec().uid, operation_.spec().gid));
@@ -208,7 +209,7 @@ Task<Result<void>> ProcessTarget::deposit(std::shared_ptr<Job> job) {
     }
     const auto keeper = job->keeper();
     if (!keeper)
-      co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+      co_return Error(ErrorCode::kUnavailable, "The restored process has exited: " + job->end_reason());
     CKPT_CO_TRYV(co_await keeper->deposit(operation_.number(), std::move(records), std::move(descriptors)));
   }
   co_return ok();
@@ -216,7 +217,7 @@ Task<Result<void>> ProcessTarget::deposit(std::shared_ptr<Job> job) {
 
 Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
   const auto keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has ended");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The instance at the target has exited");
   CKPT_CO_TRY(status, co_await keeper->attach());
   const bool is_held = status.phase == local::Phase::kDumped || status.phase == local::Phase::kPaused;
   if (order.has_run || !is_held) co_return co_await keep_running(keeper, order);
@@ -235,7 +236,7 @@ Task<Result<void>> ProcessTarget::run(std::shared_ptr<Job> job, RunOrder order, 
       .caused_by(std::move(resumed).error());
 }
 
-// Keeps a running instance running. An earlier agent may have ended right after the resume.
+// Keeps a running instance running. An earlier agent may have exited right after the resume.
 Task<Result<void>> ProcessTarget::keep_running(std::shared_ptr<KeeperLink> keeper, RunOrder order) {
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   co_return co_await keeper->withdraw(operation_.number());
@@ -245,7 +246,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
                                          wire::TargetReport* report) {
   auto keeper = job->keeper();
   if (!keeper)
-    co_return Error(ErrorCode::kUnavailable, "The restored process has ended: " + job->end_reason());
+    co_return Error(ErrorCode::kUnavailable, "The restored process has exited: " + job->end_reason());
   CKPT_CO_TRYV(co_await keeper->set_deadline(order.deadline));
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {

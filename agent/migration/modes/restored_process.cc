@@ -49,7 +49,7 @@ Result<Milliseconds> restore_time(const wire::CostLine& line, const JobOperation
       line.at(static_cast<std::int64_t>(work.restored_bytes)) + line.of_items(restore_cost(work.size));
   const auto unexpected =
       std::chrono::duration_cast<Milliseconds>(std::chrono::nanoseconds(kTooLong * expected));
-  Milliseconds time = std::min(longest, std::max(host::criu_least(kLeastRestore), unexpected));
+  Milliseconds time = std::min(longest, std::max(host::criu_minimum(kLeastRestore), unexpected));
   if (const auto limit = operation.pause_limit(); limit && work.paused_ns != 0) {
     const auto left = std::chrono::nanoseconds(work.paused_ns + *limit - now_ns());
     time = std::min(time, std::max(Milliseconds(1), std::chrono::duration_cast<Milliseconds>(left)));

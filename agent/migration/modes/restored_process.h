@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connects a process that CRIU has restored and left stopped with its keeper at a target. Until Resume, only
-// the threads run that restore its context and memory (ADR 25, agent/keeper/rank/thread_hold.h). Therefore a
-// failed restore repeats nothing at the source.
+// the threads run that restore its context and memory (ADR 25, agent/keeper/rank/thread_hold.h). Therefore no
+// code of the program runs twice if the restore fails and the source continues.
 // Threads: the event loop. Errors: the keeper's errors. A driver that cannot name its restore thread causes
 // no error: the whole process then runs from this point on.
 #pragma once

@@ -68,8 +68,8 @@ Task<Result<void>> SavedContext::restore(GpuUuid gpu) {
   co_return ok();
 }
 
-// Restores the context. A helper that ended during the order may have executed it. The process's host threads
-// already run, so the restore is repeated as long as it can succeed.
+// Restores the context. A helper that exited during the order may have executed it. The process's host
+// threads already run, so the restore is repeated as long as it can succeed.
 Task<Result<void>> SavedContext::restore_on(std::vector<context::GpuPair> pairs) {
   auto restored = co_await context_.contexts.restore(pid_, pairs, kDriverTime);
   for (int attempt = 1; !restored && attempt < kAttempts; ++attempt) {

@@ -14,7 +14,7 @@
 namespace ckpt::agent {
 
 // Returns the GPU of the job's context or, if `state` is kCheckpointed, the GPU on which the context was
-// saved. The function corrects the record (job_record.h) if an earlier agent ended between the driver's
+// saved. The function corrects the record (job_record.h) if an earlier agent exited between the driver's
 // restore and the update of the record.
 Task<Result<GpuUuid>> gpu_of_context(const MigrationContext& context, std::shared_ptr<Job> job,
                                      context::ProcessState state);

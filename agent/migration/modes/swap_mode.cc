@@ -51,7 +51,8 @@ Task<Result<void>> SwapSource::go_back(std::shared_ptr<Job> job) {
   co_return co_await job->moved_to(index);
 }
 
-// Does nothing, because the process now belongs to the target. The end of the export frees its old memory.
+// Does nothing, because the process now belongs to the target. Its old memory is freed when the export is
+// stopped.
 Task<> SwapSource::leave(std::shared_ptr<Job>) {
   co_return;
 }
@@ -78,7 +79,7 @@ Task<Result<void>> SwapTarget::ready(std::shared_ptr<Job>) {
 Task<Result<void>> SwapTarget::import_memory(std::shared_ptr<Job> job, std::vector<mover::RegionInfo> regions,
                                              std::vector<UniqueFd> descriptors) {
   const auto keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has exited");
   std::vector<local::RegionRecord> records;
   for (const mover::RegionInfo& region : regions) {
     local::RegionRecord& record = records.emplace_back();
@@ -92,7 +93,7 @@ Task<Result<void>> SwapTarget::import_memory(std::shared_ptr<Job> job, std::vect
 
 Task<Result<void>> SwapTarget::drop_memory(std::shared_ptr<Job> job, std::vector<std::uint64_t> regions) {
   const auto keeper = job->keeper();
-  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (!keeper) co_return Error(ErrorCode::kUnavailable, "The job's process has exited");
   std::vector<local::RegionKey> keys;
   for (const std::uint64_t id : regions) {
     if (const auto known = generations_.extract(id); !known.empty()) keys.push_back({id, known.mapped()});
@@ -108,7 +109,7 @@ Result<void> SwapTarget::store_host_state(std::shared_ptr<Job>, HostState) {
 Task<Result<void>> SwapTarget::run(std::shared_ptr<Job> job, RunOrder order, wire::TargetReport* report) {
   if (order.has_run || !is_held(*job)) {
     CKPT_CO_TRYV(co_await job->keeper()->set_deadline(order.deadline));
-    co_await free(job);  // an earlier agent may have ended right after the resume
+    co_await free(job);  // an earlier agent may have exited right after the resume
     co_return ok();
   }
   auto resumed = co_await resume(job, order, report);

@@ -2,7 +2,7 @@
 // The transparent mode between two GPUs of this node (hot card swap), with the same process, keeper and
 // folder. From the release of the memory until the migration is closed, the keeper holds two sets of
 // descriptors. One set is the source's, and the target's mover created the other. Therefore either side can
-// continue even if this agent ends. Threads, ownership, errors: see mode.h.
+// continue even if this agent exits. Threads, ownership, errors: see mode.h.
 #pragma once
 
 #include <map>

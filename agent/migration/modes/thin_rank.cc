@@ -12,7 +12,7 @@
 namespace ckpt::agent {
 namespace {
 
-// Handles one rank during one save or place.
+// Handles one rank during one call of save_context() or place_context().
 class Placing {
  public:
   Placing(MigrationContext& context, std::shared_ptr<Job> job, std::shared_ptr<KeeperLink> keeper)
@@ -125,7 +125,7 @@ class Placing {
 
 Result<std::shared_ptr<KeeperLink>> keeper_of(const Job& job) {
   auto keeper = job.keeper();
-  if (job.ended() || !keeper) return Error(ErrorCode::kUnavailable, "The job's process has ended");
+  if (job.ended() || !keeper) return Error(ErrorCode::kUnavailable, "The job's process has exited");
   return keeper;
 }
 
@@ -143,8 +143,8 @@ Task<Result<void>> save_context(MigrationContext& context, std::shared_ptr<Job> 
   co_return ok();
 }
 
-// Gives memory to a rank that has none, by the method that this driver supports. The next Release repairs a
-// call that failed in the middle.
+// Gives memory to a rank that has none, by the method that this driver supports. If the call fails before its
+// end, the next Release repairs the rank's memory.
 Task<Result<void>> give_memory(MigrationContext& context, Placing& rank, local::GpuIdentity gpu,
                                MemoryChoice memory, RestoreTimings& placed) {
   if (!rank.was_restored() || context.remap.imports()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sends messages of the migrations to the coordinator: those of the machines, and measurements.
-// Threads: the event loop. Ownership: the implementation outlives all who use it. Errors: best effort; false
-// if the coordinator is away.
+// Threads: the event loop. Ownership: the implementation outlives its users. Errors: best effort. The
+// functions return false if the coordinator is disconnected.
 #pragma once
 
 #include "libckpt/protocol/wire/commit_messages.h"

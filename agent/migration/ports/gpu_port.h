@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names the GPUs of this node, and gives each one's mover.
-// Threads: the event loop; every call returns at once. Ownership: the implementation outlives all who use it.
+// Returns the names of this node's GPUs, and the mover of each GPU.
+// Threads: the event loop; every call returns at once. Ownership: the implementation outlives its users.
 // Errors: kNotFound if the node has no such GPU.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has others give a job up that a migration needs.
-// Threads: the event loop. Ownership: the implementation outlives all who use it. Errors: none.
+// Makes other operations release a job that a migration needs.
+// Threads: the event loop. Ownership: the implementation outlives its users. Errors: none.
 #pragma once
 
 #include "agent/io/async.h"
@@ -11,7 +11,8 @@ namespace ckpt::agent {
 class HolderPort {
  public:
   virtual ~HolderPort() = default;
-  // Returns once no other operation uses the job. A running snapshot of the job is ended as failed.
+  // Returns once no other operation uses the job. A running snapshot of the job is canceled and counts as
+  // failed.
   virtual Task<> acquire_exclusive(wire::JobId job) = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of snapshots to the moves of this node's jobs.
-// Threads: the event loop. Ownership: the implementation outlives all who use it. Errors: none.
+// Threads: the event loop. Ownership: the implementation outlives its users. Errors: none.
 #pragma once
 
 #include "agent/io/async.h"

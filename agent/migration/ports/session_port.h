@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes what the two sessions of a migration find out, for the machine that decides.
-// Threads: the event loop. A call returns at once: the session goes on before the machine has decided.
-// Ownership: the implementation outlives the sessions. Errors: none; an unknown migration's event is dropped.
+// Passes the events of a migration's two sessions to the machine that decides.
+// Threads: the event loop. A call returns at once: the session continues before the machine has decided.
+// Ownership: the implementation outlives the sessions. Errors: none. An unknown migration's event is dropped.
 #pragma once
 
 #include "libckpt/protocol/handover/agent_handovers.h"

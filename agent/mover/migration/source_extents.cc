@@ -38,7 +38,7 @@ Result<void> SourceExtents::add(const image::Plan& plan, const Regions& regions,
     const AttachedRegion& region = it->second;
     const std::string& tensor = plan.tensors[extent.tensor].name;
     if (extent.offset > region.bytes || extent.bytes > region.bytes - extent.offset)
-      return Error(ErrorCode::kInvalidArgument, "Tensor \"" + tensor + "\" lies outside of its allocation");
+      return Error(ErrorCode::kInvalidArgument, "Tensor \"" + tensor + "\" lies outside its allocation");
     CKPT_TRYV(sender.add_region(
         {extent.id, extent.generation, region.address + extent.offset, extent.bytes, region.mapping}));
     live_[extent.id] = {extent, tensor};

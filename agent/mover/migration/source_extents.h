@@ -45,7 +45,8 @@ class SourceExtents {
 
   // Returns the number of tensors in all plans. An empty plan counts as one tensor.
   [[nodiscard]] std::uint64_t tensors_sent() const noexcept { return tensors_sent_; }
-  [[nodiscard]] std::string tensor_of(std::uint64_t extent) const;  // empty if the extent was dropped
+  [[nodiscard]] std::string tensor_of(std::uint64_t extent) const;  // returns the name of the extent's
+                                                                    // tensor; empty if the extent was dropped
   [[nodiscard]] std::vector<track::ChunkRange> ranges(const Regions& regions) const;
   [[nodiscard]] std::vector<image::ManifestExtent> in_manifest() const;
 

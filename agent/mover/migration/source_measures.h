@@ -22,7 +22,7 @@ class SourceMeasures {
   // Measures the clock several times. The measurement with the shortest round trip counts.
   void measure_clock(engine::Sender& sender);
   // Measures how fast memory is read, by a plain read of some of `ranges`. Scans are compared with this rate.
-  // A failure does not end the move, except for kDevice, which means that the context is lost.
+  // A failure does not abort the move, except for kDevice, which means that the context is lost.
   Result<void> measure_memory(const Device& device, std::shared_ptr<const track::FingerprintParams> params,
                               std::vector<track::ChunkRange> ranges);
 

@@ -182,8 +182,8 @@ void SourceTransfer::send_progress() {
       progress.total_bytes > now.acked_bytes ? progress.total_bytes - now.acked_bytes : 0;
   progress.dirty_bytes_per_second = static_cast<std::uint64_t>(convergence_->dirty_bytes_per_second());
   progress.throughput_bytes_per_second = static_cast<std::uint64_t>(convergence_->throughput());
-  // The job's write rate is unknown until the second round has ended. The first round takes at least the time
-  // for its remaining bytes.
+  // The job's write rate is unknown until the second round is complete. The first round takes at least the
+  // time for its remaining bytes.
   const auto rest = static_cast<Nanos>(static_cast<double>(progress.remaining_bytes) * 1e9 /
                                        std::max(convergence_->throughput(), 1.0));
   const auto estimate = convergence_->estimate();

@@ -63,8 +63,8 @@ class SourceTransfer final : public Session, private engine::SenderObserver {
   Result<void> measure_memory();
   [[nodiscard]] bool shares_link();  // returns true if host state is sent before the pause
   [[nodiscard]] bool may_yet_fit();
-  bool wait_for_order(Nanos timeout);  // waits for the final round's order or the end; returns false after
-                                       // the timeout
+  bool wait_for_order(Nanos timeout);  // waits for the final round's order or the session's end; returns
+                                       // false after the timeout
   Result<void> stop_copy();
   Nanos estimate();  // returns the estimated pause; 0 if there is none yet
   messages::SourceCounters counters();

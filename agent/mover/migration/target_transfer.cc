@@ -73,7 +73,7 @@ Result<engine::PlanPlaces> TargetTransfer::on_plan(std::span<const std::byte> by
     if (it == regions_.end() || place.offset > it->second.bytes ||
         place.bytes > it->second.bytes - place.offset)
       return Error(ErrorCode::kInvalidArgument,
-                   "A standby's tensor lies outside of the memory it has exported");
+                   "A tensor of the standby lies outside the memory that the standby exported");
     result.regions.push_back(
         {place.extent, place.generation, it->second.address + place.offset, place.bytes, it->second.mapping});
   }
@@ -91,10 +91,10 @@ Result<engine::PlanPlaces> TargetTransfer::on_plan(std::span<const std::byte> by
 Result<image::PlanMatch> TargetTransfer::match(const image::Plan& plan, bool is_first) {
   auto matched = image::match_plan(plan, tensors_, is_first, allowed_differences_);
   if (!matched && is_new_program_ && matched.error().code() == ErrorCode::kRefused)
-    return Error(
-        ErrorCode::kRefused,
-        "The new program names other tensors (--allow missing,new,changed moves the job without these): " +
-            matched.error().message());
+    return Error(ErrorCode::kRefused,
+                 "The new program names different tensors (use --allow missing,new,changed to move the job "
+                 "without them): " +
+                     matched.error().message());
   if (!matched) return std::move(matched).error();
   for (const std::string& difference : matched->differences)
     spdlog::info("new program: id {} allowed: {}", wire::migration_text(key_.migration), difference);

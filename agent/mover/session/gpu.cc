@@ -47,7 +47,7 @@ Gpu::Network open_network(const wire::DataNetwork& network, transport::PortRange
 Result<std::unique_ptr<Gpu>> Gpu::create(const wire::mover::Configure& configure) {
   if (configure.staging_bytes > kMaxStagingBytes)
     return Error(ErrorCode::kInvalidArgument, "Staging memory of " + std::to_string(configure.staging_bytes) +
-                                                  " bytes is over the limit of " +
+                                                  " bytes exceeds the limit of " +
                                                   std::to_string(kMaxStagingBytes));
   const std::uint64_t chunk_bytes =
       configure.chunk_bytes == 0 ? engine::kDefaultChunkBytes : configure.chunk_bytes;

@@ -20,10 +20,10 @@ struct Gpu {
   explicit Gpu(Device d) : device(std::move(d)) {}
   static Result<std::unique_ptr<Gpu>> create(const wire::mover::Configure& configure);
   Result<wire::mover::MoverReady> describe() const;
-  // Returns a transport for lanes over `paths` addresses of the network in turn, from the `first` on. An
-  // empty `name` means the first network. The transport must be destroyed before this object. kNotFound means
-  // that there is no such network or address. kUnavailable contains the reason why one of the addresses
-  // cannot be used.
+  // Returns a transport for lanes that use `paths` addresses of the network in rotation, beginning with
+  // address number `first`. An empty `name` means the first network. The transport must be destroyed before
+  // this object. kNotFound means that there is no such network or address. kUnavailable contains the reason
+  // why one of the addresses cannot be used.
   Result<std::unique_ptr<transport::Transport>> lanes_over(const std::string& name, std::uint32_t first,
                                                            std::uint32_t paths) const;
 

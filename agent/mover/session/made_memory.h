@@ -45,7 +45,7 @@ class ReclaimTracker {
   std::condition_variable changed_;
   std::uint64_t changes_ = 0;
   std::uint64_t allocations_ = 0;  // number of existing allocations
-  std::uint64_t kept_ = 0;         // number of allocations that the job has
+  std::uint64_t kept_ = 0;         // number of allocations that still belong to the job
   std::uint64_t dropped_ = 0;
   std::uint64_t released_ = 0;
   bool ending_ = false;

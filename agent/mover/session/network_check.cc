@@ -7,7 +7,8 @@ namespace ckpt::mover {
 namespace {
 
 constexpr Nanos kMaxLife = 30'000'000'000;
-constexpr Nanos kPollInterval = 1'000'000'000;  // maximum duration of a wait; wake() ends it earlier
+constexpr Nanos kPollInterval = 1'000'000'000;  // maximum duration of a wait; wake() interrupts the wait
+                                                // earlier
 
 }  // namespace
 
@@ -23,8 +24,8 @@ class NetworkCheck::End : public transport::LaneHandler {
     check_.fail(Error(ErrorCode::kProtocol, "The lane of a network check carried an unexpected message"));
   }
   void on_sent(std::uint64_t) override {}
-  // Reports the end of the lane. The listening side stays until its peer has left, because its last message
-  // may be in transit.
+  // Reports that the lane was closed. The listening side stays until its peer has left, because its last
+  // message may be in transit.
   void on_closed(const Error& error) override {
     if (reached_ == 0) return check_.fail(error);
     if (side_ == Side::kListens) report();

@@ -2,7 +2,7 @@
 // A session without memory, which tests whether this mover and another can reach each other over a network.
 // It uses one lane with the session's token on a separate thread, and transfers no data. The source's side
 // sends PeerReached when the lane is open. The target's side sends it when the peer has left again. A lane
-// that ends earlier is a failure. A thread ends with its session, or after kMaxLife.
+// that is closed earlier is a failure. The thread stops with its session, or after kMaxLife.
 // Threads: the mover's thread makes all calls. Errors: SessionFailed with the lane's error.
 #pragma once
 

@@ -73,9 +73,10 @@ class Session {
   // Releases everything that uses the region. The region was already removed from regions_, and the caller
   // does not hold the lock.
   virtual void release(std::uint64_t region) = 0;
-  virtual void attached() = 0;  // provides a crash point
+  virtual void attached() = 0;  // hook for a crash point after memory was attached
   [[nodiscard]] const std::string& end_reason() const noexcept { return end_reason_; }
-  // Creates the transport. Call this before the lanes are created, which end before the session.
+  // Creates the transport. Call this before the lanes are created. The lanes are destroyed before the
+  // session.
   Result<void> use_network();
 
   Gpu& gpu_;

@@ -37,7 +37,7 @@ Result<void> LastSnapshot::prepare_scan(const Device& device) {
 std::unique_ptr<LastSnapshot> LastSnapshots::extract(const Key& key) {
   const std::lock_guard lock(mutex_);
   const auto found =
-      std::find_if(all_.begin(), all_.end(), [&](const Kept& kept) { return kept.key == key; });
+      std::find_if(all_.begin(), all_.end(), [&](const Kept& entry) { return entry.key == key; });
   if (found == all_.end()) return nullptr;
   auto last = std::move(found->last);
   all_.erase(found);

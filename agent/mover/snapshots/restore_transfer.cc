@@ -15,7 +15,7 @@ constexpr std::size_t kMaxSkippedTold = 16;
 constexpr std::size_t kMaxReason = 500;
 
 Error was_ended() {
-  return {ErrorCode::kAborted, "The restore was given up"};
+  return {ErrorCode::kAborted, "The restore was canceled"};
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ void RestoreTransfer::start(const messages::StartRestore& request) {
   thread_ = std::thread([this] { run(); });
 }
 
-// Ends the restore, because a standby frees no memory while it waits.
+// Aborts the restore, because a standby frees no memory while it waits.
 void RestoreTransfer::release(std::uint64_t) {
   ending_.store(true);
 }
@@ -177,7 +177,7 @@ Result<void> RestoreTransfer::find_places(const checkpoint_store::Version& versi
     if (region == regions_.end() || found[i].offset > region->second.bytes ||
         found[i].bytes > region->second.bytes - found[i].offset)
       return Error(ErrorCode::kInvalidArgument,
-                   "A standby's tensor lies outside of the memory it has exported");
+                   "A tensor of the standby lies outside the memory that the standby exported");
     Place& place = places_[i];
     place.address = region->second.address + found[i].offset;
     place.bytes = found[i].bytes;

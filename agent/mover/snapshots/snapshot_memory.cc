@@ -8,10 +8,11 @@ namespace {
 
 constexpr std::uint32_t kNoSlot = 0xffff'ffff;
 constexpr std::uint32_t kZeroSlot = 0xffff'fffe;  // slot for zero chunks, which are not staged
-// The amount that is scanned and copied at once. A job that frees memory waits for the end of a piece.
+// The amount that is scanned and copied in one piece. A job that frees memory waits until the current piece
+// is complete.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{256} << 20;
 constexpr std::size_t kPieceChunks = 8192;
-constexpr std::uint32_t kSampledOf = 16;  // one chunk in so many is sampled
+constexpr std::uint32_t kSampledOf = 16;  // denominator of the sample: one chunk in kSampledOf is read
 
 bool has_memory(std::uint32_t slot) {
   return slot != kNoSlot && slot != kZeroSlot;
@@ -63,7 +64,7 @@ Result<std::uint64_t> SnapshotMemory::estimate_dirty(const image::Plan& plan) {
   for (std::span<const Chunk> left(sample); !left.empty();) {
     const auto piece = left.first(std::min(left.size(), kPieceChunks));
     left = left.subspan(piece.size());
-    if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was given up");
+    if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was canceled");
     const auto held = source_.hold();
     CKPT_TRYV(find_ranges(piece));
     CKPT_TRYV(last_.scan->narrow().scan(ranges_, fingerprints_));
@@ -123,7 +124,7 @@ Result<void> SnapshotMemory::line_up(const image::Plan& plan) {
     if (!found)
       return Error(ErrorCode::kAborted, "Tensor \"" + name + "\" lies in memory that the job has freed");
     if (extent.offset > found->bytes || extent.bytes > found->bytes - extent.offset)
-      return Error(ErrorCode::kInvalidArgument, "Tensor \"" + name + "\" lies outside of its allocation");
+      return Error(ErrorCode::kInvalidArgument, "Tensor \"" + name + "\" lies outside its allocation");
     const MemoryPlace place{extent.region, found->generation, extent.offset, extent.bytes};
     order_.push_back(&enter(place, name));
   }
@@ -173,7 +174,7 @@ Result<void> SnapshotMemory::find_ranges(std::span<const Chunk> piece) {
 }
 
 Result<void> SnapshotMemory::run_piece(std::span<const Chunk> piece, bool final) {
-  if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was given up");
+  if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was canceled");
   const auto held = source_.hold();
   CKPT_TRYV(find_ranges(piece));
   const Nanos began = now_ns();
@@ -214,9 +215,9 @@ Result<void> SnapshotMemory::stage(std::vector<Chunk>& chunks, bool final) {
   for (const Chunk& chunk : chunks) {
     std::uint32_t& slot = chunk.extent->slots[chunk.index];
     if (!has_memory(slot)) {
-      const auto taken = arena_.allocate();
-      slot = taken.value_or(kNoSlot);
-      full_ = !taken;
+      const auto allocated = arena_.allocate();
+      slot = allocated.value_or(kNoSlot);
+      full_ = !allocated;
     }
     (has_memory(slot) ? placed : left).push_back(chunk);
   }
@@ -257,15 +258,15 @@ Result<void> SnapshotMemory::copy(std::span<const Chunk> chunks) {
 }
 
 Result<std::vector<SnapshotMemory::Chunk>> SnapshotMemory::stage_waiting() {
-  if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was given up");
+  if (cancelled_.load()) return Error(ErrorCode::kAborted, "The snapshot was canceled");
   arena_.clear();
   for (Extent* extent : order_) extent->slots.assign(extent->chunks, kNoSlot);
   const auto held = source_.hold();
   std::vector<Chunk> now = waiting_;
   CKPT_TRYV(stage(now, true));
-  // The staged chunks are those at the front.
+  // The staged chunks are at the front of the list.
   const auto placed = static_cast<std::ptrdiff_t>(waiting_.size() - now.size());
-  if (placed == 0) return Error(ErrorCode::kOutOfMemory, "The mover has no memory to stage a snapshot in");
+  if (placed == 0) return Error(ErrorCode::kOutOfMemory, "The mover has no memory for staging a snapshot");
   std::vector<Chunk> staged(waiting_.begin(), waiting_.begin() + placed);
   waiting_ = std::move(now);
   return staged;
@@ -290,7 +291,7 @@ Result<void> SnapshotMemory::check(const Chunk& chunk) const {
   if (track::fingerprint(*last_.params, bytes(chunk)) == chunk.extent->scanned[chunk.index]) return ok();
   return Error(ErrorCode::kCorrupt,
                "Chunk " + std::to_string(chunk.index) + " of tensor \"" + chunk.extent->name +
-                   "\" was copied wrongly: its fingerprint differs from that of the memory");
+                   "\" was copied incorrectly: its fingerprint differs from the fingerprint of the memory");
 }
 
 std::uint64_t SnapshotMemory::state_bytes() const noexcept {

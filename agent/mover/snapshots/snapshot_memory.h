@@ -60,9 +60,9 @@ class SnapshotMemory {
     std::string name;
     std::uint32_t chunks = 0;
     const KnownExtent* known = nullptr;
-    std::vector<track::Fingerprint> scanned;  // result of the last round
+    std::vector<track::Fingerprint> scanned;  // fingerprints that the last round's scan computed
     std::vector<track::Fingerprint> staged;   // fingerprints of the staged copies
-    std::vector<std::uint32_t> slots;         // slots in the arena
+    std::vector<std::uint32_t> slots;         // slots of the staged chunks in the arena
     bool in_plan = false;
   };
   struct Chunk {
@@ -96,9 +96,9 @@ class SnapshotMemory {
   [[nodiscard]] Result<void> check(const Chunk& chunk) const;
 
   [[nodiscard]] std::uint64_t state_bytes() const noexcept;
-  // result of the last round
+  // Returns the number of changed bytes that the last round found.
   [[nodiscard]] std::uint64_t dirty_bytes() const noexcept { return dirty_bytes_; }
-  // returns the bytes that were staged in the last round
+  // Returns the bytes that were staged in the last round.
   [[nodiscard]] std::uint64_t staged_bytes() const noexcept { return staged_bytes_; }
   [[nodiscard]] std::uint64_t waiting_bytes() const noexcept;
   [[nodiscard]] Nanos scan_ns() const noexcept { return scan_ns_; }

@@ -5,7 +5,7 @@ namespace ckpt::mover {
 namespace {
 
 Error given_up() {
-  return Error(ErrorCode::kAborted, "The snapshot was given up");
+  return Error(ErrorCode::kAborted, "The snapshot was canceled");
 }
 
 }  // namespace

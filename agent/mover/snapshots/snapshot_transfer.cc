@@ -103,15 +103,15 @@ std::optional<FoundRegion> SnapshotTransfer::find(std::uint64_t region) {
 // ---- the session's thread
 
 void SnapshotTransfer::run() {
-  const Result<void> taken = capture();
+  const Result<void> captured = capture();
   (void)orders_.set_memory(nullptr);
   memory_.reset();
   if (last_) shelf_.put({request_.folder, request_.image_job}, std::move(last_));
-  if (!taken) {
+  if (!captured) {
     writer_.reset();
     checkpoint_store_.reset();
     files_.reset();
-    if (!orders_.is_ending()) fail(taken.error());
+    if (!orders_.is_ending()) fail(captured.error());
   } else {
     collect();
   }
@@ -180,7 +180,7 @@ Result<bool> SnapshotTransfer::is_little_dirty() {
   if (last_->version == 0) return false;
   CKPT_TRY(now, plan());
   const auto dirty = memory_->estimate_dirty(now);
-  // The memory was freed in the meantime.
+  // This error means that memory was freed in the meantime.
   if (!dirty && dirty.error().code() == ErrorCode::kAborted) return false;
   if (!dirty) return dirty.error();
   if (*dirty > kLittleDirtyBytes) return false;
@@ -275,9 +275,10 @@ Result<void> SnapshotTransfer::write() {
   CKPT_TRY(version, commit());
   fault_point(FaultPoint::kSnapshotMoverCommitted);
   remember(*version);
-  if (auto kept = checkpoint_store_->retain_newest(request_.image_job, std::max(request_.keep, 1u)); !kept)
+  if (auto retained = checkpoint_store_->retain_newest(request_.image_job, std::max(request_.keep, 1u));
+      !retained)
     spdlog::warn("older versions not removed: job {} reason {}", request_.image_job,
-                 kept.error().to_string());
+                 retained.error().to_string());
   messages::SnapshotDone done;
   done.session = key_;
   done.version = version->number;
@@ -295,7 +296,7 @@ Result<void> SnapshotTransfer::write() {
 }
 
 // Opens the checkpoint store, which allows one writer. The mover of another GPU, or a node that shares the
-// folder, may be writing.
+// folder, may be writing, so the call retries for up to kLongestLock.
 Result<checkpoint_store::OpenCheckpointStore> SnapshotTransfer::open_checkpoint_store() {
   const auto until = std::chrono::steady_clock::now() + kLongestLock;
   while (true) {

@@ -75,7 +75,8 @@ class SnapshotTransfer final : public Session, private MemorySource {
   image::Plan final_plan_;
   std::unique_ptr<LastSnapshot> last_;
   std::unique_ptr<SnapshotMemory> memory_;
-  std::unique_ptr<checkpoint_store::Files> files_;  // used by checkpoint_store_, which is destroyed first
+  std::unique_ptr<checkpoint_store::Files> files_;  // files of the store; declared before checkpoint_store_,
+                                                    // which uses them and is destroyed first
   std::unique_ptr<checkpoint_store::CheckpointStore> checkpoint_store_;
   std::unique_ptr<checkpoint_store::VersionWriter> writer_;
   std::map<const SnapshotMemory::Extent*, std::uint32_t> regions_in_version_;

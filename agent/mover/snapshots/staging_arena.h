@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned host memory for the chunks of a snapshot, until they are in the checkpoint store. The memory grows
-// by segments up to its limit, because the number of changed chunks is not known in advance. It ends with the
-// snapshot.
+// by segments up to its limit, because the number of changed chunks is not known in advance. The memory is
+// released with the snapshot.
 // Threads: one at a time. Any thread may call memory() for different slots. Ownership: the Device outlives
 // it. Errors: none. If no memory is left, the limit counts as reached.
 #pragma once

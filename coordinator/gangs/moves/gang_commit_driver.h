@@ -71,7 +71,7 @@ class GangHandoverDriver : private runner::Protocol<GangHandoverTypes> {
   void on_event(MigrationId id, gang::CoordinatorEvent event) { runner_.enqueue(id, std::move(event)); }
   // Waits until all events that arrived for the move so far have been processed.
   control::Task<> caught_up(MigrationId id) { return runner_.caught_up(id); }
-  // Removes a settled move. No party will ask about the move again.
+  // Removes a settled move. No party will query the move again.
   void forget(MigrationId id);
 
   [[nodiscard]] const gang::CoordinatorState* find(MigrationId id) const;
@@ -91,7 +91,7 @@ class GangHandoverDriver : private runner::Protocol<GangHandoverTypes> {
   void on_event_done(MigrationId id, const Event* event, const Result<void>& outcome) override;
   [[nodiscard]] std::string name_of(const Record& record) const override;
 
-  // Changes the machine's state to the state that the event leads to from `from`.
+  // Applies the event to the state `from`, and stores the resulting state in the machine.
   Result<Batches> advance(MigrationId id, const gang::CoordinatorState& from, const Event& event);
   control::Task<> compact(MigrationId without);
 

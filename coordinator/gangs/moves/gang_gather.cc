@@ -14,7 +14,7 @@ constexpr std::uint64_t kUnknownBarrier = std::numeric_limits<std::uint64_t>::ma
 // The ranks' answers to kReady: the ranks that are free, and the barrier at which the other ranks are held.
 struct Held {
   std::vector<std::size_t> free;
-  std::uint64_t barrier = 0;  // 0: no rank is held
+  std::uint64_t barrier = 0;  // the barrier at which these ranks are held; 0: no rank is held
 };
 
 Result<Held> held_of(const RankOrders::Answers& answers) {

@@ -19,7 +19,7 @@ namespace {
 using gang::Party;
 using gang::Role;
 
-constexpr std::chrono::minutes kLongestCopy{50};  // the limit for data that is copied ahead of the pause
+constexpr std::chrono::minutes kLongestCopy{50};  // the time limit for copying data ahead of the pause
 
 // Converts nanoseconds that another process reported. A negative value becomes 0.
 double milliseconds_of(std::int64_t nanoseconds) {
@@ -53,7 +53,8 @@ GangMoves::GangMoves(Dependencies deps, gang::GangJournal journal, gang::Timing 
           if (m.gang_move != id || m.phase >= MigrationPhase::kClosing) continue;
           Migration& row = *deps_.table.find(row_id);
           row.abort_cause = cause;
-          deps_.table.save(row);  // the abort has no record, so restore() repeats it
+          deps_.table.save(row);  // the journal has no record of the abort, so the row stores it and
+                                  // restore() repeats it
         }
         driver_.on_event(id, gang::AbortRequested(wire::Reason(ErrorCode::kAborted, reason)));
       });
@@ -234,12 +235,13 @@ control::Task<> GangMoves::run_gather(gang::GangInfo info) {
   const bool is_open = state != nullptr && std::holds_alternative<gang::coordinator::Granted>(state->phase);
   if (held || !is_open) co_return;
   const Error& error = held.error();
-  // A target that has promised continues nevertheless. The state machines decide.
+  // The abort is only a request. A target that has promised continues nevertheless, because the state
+  // machines decide.
   driver_.on_event(info.migration, gang::AbortRequested(wire::Reason(error.code(), error.message())));
 }
 
-// Reports that the gang is lost: every instance has ended, or its node has failed. The ranks' jobs end as a
-// result. The user decides whether work may be lost.
+// Reports that the gang is lost, because every instance has ended, or its node has failed. The ranks' jobs
+// then end. The user decides whether to restore the gang from its images, which loses work.
 void GangMoves::restore(const gang::GangInfo& info) {
   const auto gang = find_whole(deps_.jobs, info.gang);
   const std::string name = gang ? gang->name : job_text(info.gang);
@@ -267,7 +269,7 @@ std::chrono::milliseconds GangMoves::duration(MigrationId id, const gang::ArmTim
   return left_of_limit(*m, wall_clock_ms(), late_grace_);
 }
 
-// Treats the parties on disconnected nodes as ended. The operator has confirmed that these nodes run nothing.
+// Treats the parties on disconnected nodes as lost. The operator has confirmed that these nodes run nothing.
 void GangMoves::resolve(MigrationId id) {
   const gang::CoordinatorState* state = driver_.find(id);
   if (state == nullptr) return;
@@ -299,14 +301,14 @@ void GangMoves::on_event_done(MigrationId id) {
   for (Migration* row : rows_of(state->info)) deps_.table.mark_settled(row->id);
   // Listeners that wait for the end of the move, such as a stop of all ranks, are notified.
   const auto gang = find_whole(deps_.jobs, state->info.gang);
-  control::spawn(deps_.executor, "end of a move of ranks", forget_once_stored(id));
+  control::spawn(deps_.executor, "end of a move of ranks", erase_once_stored(id));
   if (gang)
     for (const Job* rank : gang->ranks) deps_.table.moved().notify(rank->id);
 }
 
 // Removes the record once the store is durable. Before that, a coordinator that lost its newest writes would
 // find the move again.
-control::Task<> GangMoves::forget_once_stored(MigrationId id) {
+control::Task<> GangMoves::erase_once_stored(MigrationId id) {
   deps_.table.store_settled();
   const auto stored = co_await durable(deps_.sync);
   if (!stored) co_return;
@@ -348,7 +350,7 @@ void GangMoves::decide(const gang::CoordinatorState& state) {
       deps_.outcomes.on_report(*row, Report(ReportKind::kClosedTarget), row->base + 1);
     } else if (closed != nullptr) {
       const Incarnation owner = row->base + (closed->k - state.info.base);
-      // Later orders name the rank by its current incarnation.
+      // The row receives the current incarnation first, because later orders name the rank by it.
       if (owner != row->incarnation)
         deps_.outcomes.on_report(*row, Report(ReportKind::kRunsAtSource, owner), owner);
       deps_.outcomes.on_report(*row, Report(ReportKind::kClosedSource, owner, reason), owner);

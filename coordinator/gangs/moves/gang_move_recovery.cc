@@ -13,7 +13,7 @@ namespace {
 Result<void> check_described(const std::string& node, const gang::GangInfo& info,
                              const gang::GangPlan& plan) {
   const Error wrong(ErrorCode::kInvalidArgument,
-                    "Node " + node + " described no move of ranks in which it takes part");
+                    "Node " + node + " did not describe a move of ranks in which it takes part");
   bool takes_part = false;
   std::vector<std::uint32_t> moved;
   std::vector<std::uint32_t> staying;
@@ -49,13 +49,14 @@ Result<void> GangMoves::restore() {
   return ok();
 }
 
-// Repeats an abort that was requested before the restart. The move ends as if it were requested now.
+// Requests an abort again that was requested before the restart. The move ends as after a new request.
 void GangMoves::abort_again(const gang::CoordinatorState& state) {
   if (gang::is_closed(state)) return;
   const std::vector<Migration*> rows = rows_of(state.info);
   const auto is_aborted = [](const Migration* row) { return row->abort_cause != AbortCause::kNone; };
   if (std::none_of(rows.begin(), rows.end(), is_aborted)) return;
-  // The driver's first event of a restored move is Restarted, which it has posted.
+  // The abort is posted, so that the machine receives it after Restarted. The driver has already posted that
+  // first event of a restored move.
   control::asio::post(deps_.executor, [this, id = state.info.migration] {
     driver_.on_event(id, gang::AbortRequested(wire::Reason(
                              ErrorCode::kAborted, "The move was aborted before the coordinator restarted")));
@@ -81,7 +82,7 @@ Result<void> GangMoves::adopt_rows(const gang::GangInfo& info) {
   return ok();
 }
 
-// Finds rows of moves without a record. The coordinator ended before it recorded BEGUN, or its journal was
+// Finds rows of moves without a record. The coordinator exited before it recorded BEGUN, or its journal was
 // lost, or the store is an older copy.
 void GangMoves::find_rows_without_record() {
   const std::set<MigrationId> open = deps_.table.open_ids();

@@ -321,8 +321,8 @@ Result<void> GangMoves::check_communicators(const WholeJob& gang, const JobMoveP
   if (options.if_not_converged != wire::NotConverged::kAbort || last <= limit) return ok();
   return Error(
       ErrorCode::kRefused,
-      fmt::format("In the last move of {}, making communicators took {:.0f} ms, longer than the limit of the "
-                  "pause ({:.0f} ms). Use a longer --max-downtime, or --communicators overlap",
+      fmt::format("In the last move of {}, creating communicators took {:.0f} ms, longer than the limit of "
+                  "the pause ({:.0f} ms). Use a longer --max-downtime, or --communicators overlap",
                   gang.name, last, limit));
 }
 
@@ -354,7 +354,7 @@ control::Task<> GangMoves::check_one(std::shared_ptr<std::vector<NetworkCheck>> 
 control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest request, Closed closed) {
   if (!beginning_.insert(id).second)
     co_return Error(ErrorCode::kRefused, "A move of these ranks is already being prepared");
-  // The frame of this function may outlive this object, when the coordinator ends.
+  // The frame of this function may outlive this object when the coordinator exits.
   struct Leaving {
     std::weak_ptr<const bool> is_alive;
     GangMoves& moves;
@@ -371,15 +371,15 @@ control::Task<Result<Migration*>> GangMoves::begin(JobId id, MigrateRequest requ
   hints.closed = std::move(closed);
   CKPT_CO_TRY(plan, plan_for(gang, request, std::move(hints)));
   if (plan.places.empty())
-    co_return Error(ErrorCode::kRefused, "No GPUs can take the ranks of " + gang.name + ": " + plan.reason);
+    co_return Error(ErrorCode::kRefused, "No GPUs can hold the ranks of " + gang.name + ": " + plan.reason);
   claim(id, plan);
   CKPT_CO_TRYV(check_communicators(gang, plan, request));
   request.options.communicators = plan.communicators;
   CKPT_CO_TRY(groups, co_await ask_groups(gang, plan.moved, request.timeout_ms));
   CKPT_CO_TRYV(co_await check_networks(gang, plan, request));
-  // The tables may have changed in the meantime.
+  // The job is checked again, because the tables may have changed during the queries.
   CKPT_CO_TRY(now, find_movable(id, request));
-  deps_.table.claim(id, {});  // from here on the rows count
+  deps_.table.claim(id, {});  // from here on the migrations' rows hold the places
   CKPT_CO_TRY(begun, record(now, plan, request, std::move(groups)));
   const MigrationId lead = begun->id;
   co_await driver_.caught_up(lead);

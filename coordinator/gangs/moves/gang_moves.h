@@ -59,7 +59,8 @@ class GangMoves : private GangHandoverEffects {
   // Returns whether the move has rows in the store but no record. Whether the move began is unknown until all
   // its nodes have connected.
   [[nodiscard]] bool lacks_record(MigrationId move) const { return without_record_.contains(move); }
-  // Handles a node that has connected. Call this before the node's jobs are accepted.
+  // Records that the node has connected, for the moves without a record. Fails those that none of their nodes
+  // knows. Call this before the node's jobs are accepted.
   void on_ready(const Node& node);
   // Plans a move. Changes nothing. The network of the request counts, not that of the hints.
   Result<JobMovePlan> plan(JobId gang, const MigrateRequest& request, const PlanHints& hints) const;
@@ -138,7 +139,7 @@ class GangMoves : private GangHandoverEffects {
   control::Task<Result<void>> check_networks(WholeJob gang, JobMovePlan plan, MigrateRequest request);
   Result<Migration*> record(const WholeJob& gang, const JobMovePlan& plan, const MigrateRequest& request,
                             Groups groups);
-  // Records the rows of a move. `made` receives the created rows, even on an error.
+  // Creates the rows of a move. `made` receives the created rows, even on an error.
   Result<Migration*> record_rows(const WholeJob& gang, const JobMovePlan& plan, const MigrateRequest& request,
                                  Groups groups, std::vector<MigrationId>& made);
   Result<Migration*> create_row(const Job& rank, const Place& to, const MigrateRequest& request,
@@ -161,7 +162,7 @@ class GangMoves : private GangHandoverEffects {
   void resolve(MigrationId id);
   // Settles decided moves without the ranks on removed nodes, because those nodes receive no more decisions.
   void give_up_removed_nodes(JobId gang);
-  control::Task<> forget_once_stored(MigrationId id);
+  control::Task<> erase_once_stored(MigrationId id);
 
   Dependencies deps_;
   std::map<MigrationId, gang::GangPlan> plans_;
@@ -170,8 +171,10 @@ class GangMoves : private GangHandoverEffects {
                                                                  // move
   std::set<JobId> beginning_;                                    // gangs for which a move is being prepared
   LogThrottle dropped_;
-  std::chrono::milliseconds late_grace_;  // the time in which the nodes of a late move can still answer
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);  // expires with this object
+  std::chrono::milliseconds late_grace_;  // the time that nodes get to answer if the move's limit has already
+                                          // passed
+  // expires with this object, so that a coroutine can detect its destruction
+  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
   GangHandoverDriver driver_;
 };
 

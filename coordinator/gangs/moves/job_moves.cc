@@ -40,7 +40,7 @@ bool JobMoves::is_preparing(const Job& rank) const {
   return is_common(rank) && deps_.gang_moves.is_beginning(rank.whole());
 }
 
-// A rank of a gang has no reason here: the plan of the gang's move states its obstacles.
+// Returns an empty text for a rank of a gang, because the plan of the gang's move states its obstacles.
 std::string JobMoves::why_not_movable(const Job& rank) const {
   return is_common(rank) ? std::string() : deps_.states.why_not_movable(rank);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves a job away, of however many ranks: by a handover of its own (Moves), or by a common move of its ranks
-// (GangMoves). Its users do not ask which.
+// Moves a job of any number of ranks: one rank by a handover of its own (Moves), or several by a common move
+// (GangMoves). Users of this class need not distinguish the two.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
 // of Moves and GangMoves.
 #pragma once
@@ -48,18 +48,18 @@ class JobMoves {
   // Returns the longest pause that is expected of a rank of the plan; nullopt if one is not known.
   [[nodiscard]] std::optional<ExpectedPause> pause_of(const WholeJob& job, const JobMovePlan& plan) const;
 
-  // Plans the move that a user requests, and asks the nodes whether they would begin it. Changes nothing. A
-  // refusal of a node is the plan's reason.
+  // Plans the move that a user requests, and queries the nodes whether they would begin it. Changes nothing.
+  // A refusal of a node is the plan's reason.
   control::Task<Result<JobMovePlan>> dry_run(JobId whole, MigrateRequest request);
-  // Begins the move that a user requests, once it is possible, within a limit. Returns the migration of the
-  // first rank that moves.
+  // Begins the move that a user requests. Waits up to a limit until the move is possible. Returns the
+  // migration of the first rank that moves.
   control::Task<Result<const Migration*>> migrate(JobId whole, MigrateRequest request);
   // Returns the open migration of the first rank that moves; null if there is none.
   [[nodiscard]] const Migration* open_of(const WholeJob& job) const;
   // Returns the obstacles to a move of this rank, as Moves::obstacles() does.
   control::Task<Result<MoveObstacles>> obstacles(JobId rank) { return deps_.moves.obstacles(rank); }
 
-  // Returns false if the nodes are queried by the preparation of the move only. Then ask() is not called.
+  // Returns false if only the preparation of the move queries the nodes. The caller then does not call ask().
   [[nodiscard]] bool queries_nodes(const Job& rank) const;
   // Queries the nodes as Moves::ask() does.
   control::Task<Result<std::vector<TargetAnswer>>> ask(JobId rank, std::vector<Place> targets);

@@ -8,7 +8,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-// The time beyond an operation's own deadline, within which the operation reports its result.
+// The time beyond an operation's own deadline in which the operation's result must be reported.
 constexpr std::chrono::minutes kForItsEnd{2};
 
 }  // namespace
@@ -23,7 +23,7 @@ control::Task<Result<TaskId>> ImageRequests::begin_restore(JobId id, RestoreWish
                                             deps_.nodes.connected(now->node())) {
     CKPT_CO_TRYV(co_await deps_.cancels.cancel_parking(id, "The job is being restored with --force"));
   }
-  // the job may have changed in the meantime
+  // the plan is made again, because the job may have changed in the meantime
   CKPT_CO_TRY(still, deps_.restores.plan_at(id, wish, image, place));
   if (!still.obstacle.empty()) co_return Error(ErrorCode::kRefused, still.obstacle);
   const Job* job = deps_.jobs.find(id);
@@ -73,9 +73,9 @@ control::Task<Result<TaskId>> ImageRequests::begin_parking(JobId id, Destination
   if (const Doubt* doubt = open_doubt(job->doubts))
     co_return Error(ErrorCode::kRefused,
                     "Job " + job->spec.name +
-                        " cannot be put into an image, since its memory must not be read any more (" +
+                        " cannot be saved to an image, since its memory must no longer be read (" +
                         doubt->reason + "): `restore " + job->spec.name +
-                        " --accept-loss` continues it from an older image");
+                        " --accept-loss` continues the job from an older image");
   operation.goal = OperationGoal::kParked;
   operation.stage = OperationStage::kTaking;
   operation.image.node = checkpoint_store_node(*job, to);
@@ -105,7 +105,8 @@ control::Task<Result<TaskId>> ImageRequests::begin_suspend(JobId id, std::string
   if (to.empty()) {
     std::string instead;
     destination = co_await deps_.orders.working_destination(id, &instead);
-    if (!instead.empty()) operation.reason += " at its own node, since its protection fails: " + instead;
+    if (!instead.empty())
+      operation.reason += " at the job's own node, since the job's protection fails: " + instead;
   }
   co_return co_await begin_parking(id, std::move(destination), std::move(operation));
 }
@@ -172,7 +173,7 @@ control::Task<Result<void>> ImageRequests::resume(JobId id, PlanHints claims) {
   wish.by_user = false;
   CKPT_CO_TRY(task, co_await begin_restore(id, std::move(wish)));
   const auto done = co_await outcome_of(task, "Resuming " + job_text(id));
-  // An operation that takes long has not failed.
+  // An operation that is still open after the wait has not failed.
   if (done && done->error) co_return *done->error;
   co_return ok();
 }

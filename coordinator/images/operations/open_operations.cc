@@ -105,8 +105,8 @@ Error OpenOperations::why_given_up(const Job& job) const {
             fmt::format(
                 "The checkpoint store of {} did not answer for {} ms; choose another one with `suspend --to`",
                 operation.image.node, config_.checkpoint_store_timeout_ms)};
-  return {ErrorCode::kTimedOut,
-          fmt::format("The operation did not end within {} ms (image_timeout_ms)", config_.image_timeout_ms)};
+  return {ErrorCode::kTimedOut, fmt::format("The operation did not finish within {} ms (image_timeout_ms)",
+                                            config_.image_timeout_ms)};
 }
 
 }  // namespace ckpt::coordinator

@@ -39,9 +39,9 @@ class OpenOperations {
   void checkpoint_store_answers(JobId id) { open_[id].away_since.reset(); }
   void checkpoint_store_is_away(JobId id);
 
-  // Returns when an operation that began now would be given up.
+  // Returns the deadline of an operation that begins now.
   [[nodiscard]] Clock::time_point deadline() const;
-  // Returns whether the operation's time is over, or its checkpoint store's time to answer.
+  // Returns whether the operation's deadline, or the time limit of its checkpoint store's answer, has passed.
   [[nodiscard]] bool is_expired(JobId id) const;
   // Returns the operation's remaining time, at most kLongest.
   static constexpr std::chrono::minutes kLongest{60};

@@ -24,7 +24,7 @@ class OperationCancels : public ImageWork {
   OperationCancels& operator=(const OperationCancels&) = delete;
 
   bool give_up_parking(JobId id, const std::string& reason) override;
-  // Returns once the operation on the job has ended.
+  // Cancels the parking of the job. Returns once the operation on the job has ended.
   control::Task<Result<void>> cancel_parking(JobId id, std::string reason);
 
  private:

@@ -187,7 +187,7 @@ control::Task<> OperationRunner::record(JobId id, lifecycle::JobEvent event) {
                   recorded.error().to_string());
     co_return co_await wait_for_change(deps_.jobs);
   }
-  if (runs) deps_.reports.forget_restore(id);
+  if (runs) deps_.reports.erase_restore(id);
 }
 
 lifecycle::ImageStored OperationRunner::image_stored(const Job& job) const {
@@ -221,23 +221,25 @@ lifecycle::RunsFromImage OperationRunner::runs_from_image(const Job& job) const 
   restored.image.barrier_ms = used->barrier_ms;
   if (const auto listed = deps_.catalog.find(id_of(restored.image))) restored.image = listed->image;
   restored.lost_ms = std::max<std::int64_t>(0, operation.ended_ms - used->barrier_ms);
-  restored.note = fmt::format("{} is damaged, an older image was used: {}", image_text(operation.image),
-                              used->skipped.empty() ? "its node does not report how" : used->skipped);
+  restored.note = fmt::format(
+      "{} is damaged, an older image was used: {}", image_text(operation.image),
+      used->skipped.empty() ? "its node does not report how the image is damaged" : used->skipped);
   return runs;
 }
 
-// Closes the task of an operation whose time is over. The client waits no longer, although the operation
-// continues once the node or checkpoint store is back.
+// Closes the task of an operation whose deadline has passed. The client waits no longer, although the
+// operation continues once the node or checkpoint store is back.
 void OperationRunner::close_expired_task(JobId id) {
   const Job* job = deps_.jobs.find(id);
   if (deps_.open.task_id(id) == 0 || !deps_.open.is_expired(id)) return;
   const bool away = !deps_.nodes.connected(job->node());
-  deps_.open.close(id,
-                   Error(ErrorCode::kTimedOut, fmt::format("The outcome of the {} of {} is not known yet: it "
-                                                           "waits for node {}; `describe` shows its progress",
-                                                           job->operation->verb, job->spec.name,
-                                                           away ? job->node() : job->operation->image.node)),
-                   kImageExitUnknown);
+  deps_.open.close(
+      id,
+      Error(ErrorCode::kTimedOut, fmt::format("The outcome of the {} of {} is not known yet: the operation "
+                                              "waits for node {}; `describe` shows its progress",
+                                              job->operation->verb, job->spec.name,
+                                              away ? job->node() : job->operation->image.node)),
+      kImageExitUnknown);
 }
 
 // ---- Parking in an image ----
@@ -262,13 +264,13 @@ control::Task<> OperationRunner::take_last_snapshot(JobId id) {
     deps_.open.checkpoint_store_answers(id);
   job = deps_.jobs.find(id);
   if (job == nullptr || !job->operation || job->operation->stage != OperationStage::kTaking) co_return;
-  if (outcome.taken) {
-    // The instance's end is reported in addition to this answer. Then the checkpoint store is queried for its
-    // list.
+  if (outcome.captured) {
+    // The instance's end is reported separately, possibly after this answer. Then the checkpoint store is
+    // queried for its list.
     if (view_of(*job).instance_alive) co_await wait_for_change(deps_.jobs);
     co_return;
   }
-  const Error& error = outcome.taken.error();
+  const Error& error = outcome.captured.error();
   const bool given_up = !job->operation->cancelled.empty();
   if (is_unknown(error) && !outcome.failed) {
     if (!given_up) co_await wait_for_change(deps_.jobs);
@@ -367,8 +369,8 @@ control::Task<Result<void>> OperationRunner::order_start(ImageOperation operatio
     order.peer = *std::move(granted);
   }
   const wire::CheckpointStorePeer peer = order.peer;
-  // After the start was given up nothing more may be ordered, because the node may have answered that it has
-  // no instance.
+  // After the start was canceled, no start may be ordered, because the node may already have answered that it
+  // has no instance.
   Result<void> started = Error(ErrorCode::kAborted, "The start was cancelled");
   if (is_still_starting(order.spec.job, operation))
     started = co_await deps_.calls.call(operation.to_node, std::move(order), kLongestStart);

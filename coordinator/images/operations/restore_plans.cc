@@ -26,9 +26,10 @@ std::string span_text(std::int64_t ms) {
 // Returns why the restore is refused unless the loss is accepted; empty: nothing is lost.
 std::string loss_of(const RestorePlan& plan, const std::string& name) {
   if (plan.lost_ms == 0 && !plan.runs) return {};
-  const std::string how = plan.runs ? "runs, and would go back to " : "has run beyond ";
-  return fmt::format("Job {} {}{}: {} of its work would be lost (restore it nevertheless with --accept-loss)",
-                     name, how, image_text(plan.image), span_text(plan.lost_ms));
+  const std::string how = plan.runs ? "runs, and would return to " : "has continued since ";
+  return fmt::format(
+      "Job {} {}{}: {} of its work would be lost (use --accept-loss to restore the job anyway)", name, how,
+      image_text(plan.image), span_text(plan.lost_ms));
 }
 
 }  // namespace
@@ -42,35 +43,36 @@ Result<void> RestorePlans::may_restore(JobId id, const RestoreWish& wish) const 
   };
   if (const Migration* open = deps_.migrations.open_of(id))
     return refused("migration " + migration_text(open->id) +
-                   " of it is open (`abort` or `resolve` it first)");
+                   " of the job is open (`abort` or `resolve` it first)");
   if (wish.verb == "resume" && (job->state != JobState::kParked || job->operation))
     return refused("it is " + deps_.states.of(*job) + ", not parked");
   if (job->stop_requested && !wish.by_user) return refused("it is being stopped");
   if (job->unfenced)
-    return refused("node " + job->node() + " was removed, and may still run it: `node rm " + job->node() +
-                   " --force --fenced` confirms that it does not");
+    return refused("node " + job->node() + " was removed, and may still run the job: `node rm " +
+                   job->node() + " --force --fenced` confirms that the job is not running there");
   const auto is_taken = [&](const std::string& name) { return deps_.jobs.is_name_taken(name, id); };
   if (is_ended(job->state) && (is_taken(job->spec.name) || is_taken(job->whole_name())))
-    return refused("another job that has not ended has its name");
+    return refused("another job that has not ended uses the same name");
   if (job->operation) {
     const std::string& node = job->node();
     if (!wish.force)
-      return refused("it is " + deps_.states.of(*job) + " already" +
-                     (deps_.nodes.connected(node)
-                          ? ""
-                          : ", and node " + node +
-                                " is not connected (--force confirms that it has ended permanently)"));
+      return refused(
+          "it is " + deps_.states.of(*job) + " already" +
+          (deps_.nodes.connected(node)
+               ? ""
+               : ", and node " + node +
+                     " is not connected (--force confirms that the job's instance has ended permanently)"));
     return ok();
   }
   if (const std::string away = lifecycle::silent_node(*job, deps_.view); !away.empty() && !wish.force)
     return refused("it was stopped, but may still run on node " + away +
                    ", which is not connected. --force confirms that this instance has ended permanently; if "
-                   "it appears again, it is stopped");
+                   "the instance appears again, it is stopped");
   if (job->state == JobState::kStarting) return refused("it is starting");
   if (holds_gpu(job->state) && !deps_.nodes.connected(job->node()) && !wish.force)
     return refused("node " + job->node() +
                    ", where it was last known to run, is not connected. --force confirms that this instance "
-                   "has ended permanently; if it appears again, it is stopped");
+                   "has ended permanently; if the instance appears again, it is stopped");
   return ok();
 }
 
@@ -82,8 +84,8 @@ control::Task<Result<Place>> RestorePlans::choose_place(Job job, Image image, Re
   std::string obstacle;
   std::set<std::string> asked;
   for (const Candidate& candidate : plan.candidates) {
-    // The node that stores an image in its own checkpoint store is queried about the image, even if another
-    // node will read it.
+    // An image in a node's own checkpoint store is queried at that node, even if a different node will read
+    // it.
     const std::string node = image.folder.empty() ? image.node : candidate.place.node;
     if (!candidate.suitable || asked.size() >= kMaxTargetsAsked) break;
     if (!asked.insert(node).second) continue;
@@ -126,12 +128,12 @@ control::Task<Result<RestorePlan>> RestorePlans::plan(JobId id, RestoreWish wish
   CKPT_CO_TRYV(may_restore(id, wish));
   const Job job = *deps_.jobs.find(id);
   CKPT_CO_TRY(image, deps_.finder.for_order(job, wish.verb, wish.image));
-  // The plan is refused before any node is queried.
+  // A plan with an obstacle is refused before any node is queried.
   if (RestorePlan plan = evaluate(job, wish, image, Place()); !plan.obstacle.empty() && !wish.only_plan)
     co_return plan;
   for (unsigned asked = 1;; ++asked) {
     CKPT_CO_TRY(place, co_await choose_place(job, image, wish));
-    // A queried node may have reported a newer image.
+    // The image is selected again, because a queried node may have reported a newer one.
     CKPT_CO_TRY(newest, deps_.finder.for_order(job, wish.verb, wish.image));
     if (newest.barrier_ms <= image.barrier_ms || asked == kMaxNewerImages)
       co_return plan_at(id, wish, image, place);
@@ -165,7 +167,8 @@ control::Task<Result<RevivalPlan>> RestorePlans::plan_revival(RestoreWish wish) 
   if (deps_.jobs.is_name_taken(facts.spec.name))
     co_return Error(ErrorCode::kRefused,
                     "A job that has not ended has the name " + facts.spec.name + " by now");
-  // The job's work after its newest image is not known.
+  // The job is not known, and neither is its work after its newest image. So that image counts as its last
+  // work.
   const auto newest = deps_.catalog.newest(image.job, [](const Image&) { return true; });
   Job job;
   job.spec = facts.spec;

@@ -70,7 +70,7 @@ struct DrainJob {
   JobId job = 0;
   std::string name;
   DrainJobState state = DrainJobState::kWaiting;
-  std::string reason;                  // one line for display
+  std::string reason;                  // the reason of the state, in one line for display
   std::vector<std::string> obstacles;  // why each GPU cannot take the job, if none can
   std::int32_t priority = 0;
   std::uint64_t state_bytes = 0;
@@ -113,7 +113,7 @@ constexpr auto names_of(record::Of<DrainResult>) {
 struct Drain {
   DrainId id = 0;
   Scope scope;
-  std::uint32_t parallel = 2;  // simultaneous moves out of the node
+  std::uint32_t parallel = 2;  // the maximum number of simultaneous moves out of the node
   Fallback fallback = Fallback::kLeave;
   std::string reason;
   std::int64_t deadline_ms = 0;
@@ -150,15 +150,15 @@ inline constexpr std::int64_t kShortestMoveMs = 1'000;
 inline constexpr std::uint32_t kMaxDrainAttempts = 3;  // the limit for one job, counting migrations that
                                                        // began and failed
 
-// Returns whether `a` moves before `b`. The higher priority moves first. Then the smaller job moves first,
-// which frees most jobs soonest, and then the older.
+// Returns whether `a` moves before `b`. The higher priority moves first. Then the smaller job moves first, so
+// that most jobs leave soonest, and then the older.
 [[nodiscard]] bool goes_before(const DrainJob& a, const DrainJob& b);
 
 // Returns the drain's result, or kNone if it does not end now. `coming` means that jobs are on their way to
 // the place.
 [[nodiscard]] DrainResult result_of(const Drain& drain, bool coming, bool deadline_passed);
-// Returns the exit code: 0 for empty, 1 if a job could not be moved, 2 at the deadline or if canceled. It is
-// 3 for empty with work lost by a restore, and 4 if a job was lost.
+// Returns the exit code: 0 if the place is empty, 1 if a job could not be moved, 2 at the deadline or if
+// canceled. It is 3 if the place is empty but a restore lost work, and 4 if a job was lost.
 [[nodiscard]] int exit_code_of(const Drain& drain);
 
 }  // namespace ckpt::coordinator

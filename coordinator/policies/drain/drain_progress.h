@@ -28,7 +28,7 @@ class DrainView {
 // failed otherwise, and the target may be tried again.
 struct FailedMove {
   JobId job = 0;         // the whole job
-  MigrationId move = 0;  // equal for ranks that moved together
+  MigrationId move = 0;  // the id of the move, equal for ranks that moved together
   Place to;
   std::string refusal;
 };

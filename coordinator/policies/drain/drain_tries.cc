@@ -8,8 +8,8 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::int64_t kLongestMoveMs = 600'000;
-// The number of inventories until a refused job is checked again. Its program may have closed the obstacle by
-// then.
+// The number of inventories until a refused job is checked again. Its program may have removed the obstacle
+// by then.
 constexpr std::uint64_t kInventoriesUntilRetry = 12;
 
 void set_all(const DrainGroup& group, DrainJobState state, const std::string& reason) {
@@ -73,7 +73,7 @@ bool DrainTries::prepare_try(const DrainGroup& group, const GroupNow& now, const
   if (resolve_not_begun(group) || now.is_preparing) return false;
   if (!now.has_turn && now.is_movable) {
     for (DrainJob* entry : group.entries) {
-      // The reason of a move that was being prepared no longer holds.
+      // The reason kBeingPrepared is replaced, because the move is not being prepared any more.
       if (entry->state == DrainJobState::kWaiting &&
           (entry->reason.empty() || entry->reason == kBeingPrepared))
         entry->reason = "waits for its turn";
@@ -111,7 +111,7 @@ DrainStep DrainTries::after_plan(const DrainGroup& group, const Result<JobMovePl
                                  const std::function<bool(const Place&)>& drained) {
   for (DrainJob* entry : group.entries) entry->obstacles.clear();
   if (!plan) {
-    // The cause of a refusal may pass, such as a rank that is paused for an image.
+    // The group waits, because the cause of a refusal may pass, such as a rank that is paused for an image.
     set_all(group, DrainJobState::kWaiting, plan.error().to_string());
     return DrainStep::kStay;
   }

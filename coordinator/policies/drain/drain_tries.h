@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which jobs of a drain are tried next, and what follows from each try. Pure: it changes the drain's
-// entries and its own memory of tries. The caller makes the plans, asks the nodes and begins the moves.
+// entries and its own memory of tries. The caller makes the plans, queries the nodes and begins the moves.
 //
-// A job that cannot be moved now is looked at again whenever jobs, nodes or migrations have changed. The
-// memory need not survive a restart.
+// A job that cannot be moved now is checked again whenever jobs, nodes or migrations have changed. The memory
+// need not survive a restart.
 // Threads: one. Errors: none.
 #pragma once
 
@@ -41,7 +41,7 @@ struct DrainGroup {
 
 // The facts about a group before it is planned.
 struct GroupNow {
-  bool is_preparing = false;  // a move of its ranks
+  bool is_preparing = false;  // a move of the group's ranks is being prepared
   bool has_turn = false;      // the node has fewer outgoing moves than allowed
   bool is_movable = true;     // false if the coordinator's records show an obstacle
 };
@@ -56,7 +56,7 @@ enum class DrainStep : std::uint8_t {
   kStay,       // do nothing; the entries contain the reason
   kMakeWay,    // do nothing, but cancel a suspend of the job that is in progress if the plan has a place; the
                // entries contain the reason
-  kAskSource,  // whether the job can leave
+  kAskSource,  // query the job's node whether the job can leave
   kBegin,
 };
 
@@ -64,7 +64,8 @@ enum class DrainStep : std::uint8_t {
 // reason of each GPU in its obstacles. `drained` returns whether a place is being drained.
 void explain(const JobMovePlan& plan, DrainJob& entry, const std::function<bool(const Place&)>& drained);
 
-// Returns the time that a move of the drain may take.
+// Returns the time limit of a move of the drain: the time until the deadline, within kShortestMoveMs and
+// kLongestMoveMs.
 [[nodiscard]] std::int64_t move_time_ms(const Drain& drain, std::int64_t now_ms);
 
 class DrainTries {
@@ -104,7 +105,7 @@ class DrainTries {
     bool is_asked = false;
     bool is_known = false;
     std::string refusal;
-    std::uint64_t at = 0;  // DrainNews::inventories
+    std::uint64_t at = 0;  // the value of DrainNews::inventories when the answer arrived
   };
   struct Failure {
     MigrationId move = 0;
@@ -115,8 +116,9 @@ class DrainTries {
   [[nodiscard]] DrainStep by_source(const DrainGroup& group, const SourceFacts& source);
   void note_failure(const FailedMove& failed, const DrainNews& news);
 
-  std::map<JobId, std::uint64_t> planned_at_;   // DrainNews::changes
-  std::map<JobId, std::uint64_t> retry_after_;  // DrainNews::inventories
+  std::map<JobId, std::uint64_t> planned_at_;   // the value of DrainNews::changes at each job's last planning
+  std::map<JobId, std::uint64_t> retry_after_;  // the value of DrainNews::inventories at each job's last
+                                                // failure; a retry waits for a later inventory
   std::map<JobId, std::vector<Failure>> failures_;
   std::map<JobId, SourceAnswer> answers_;
   std::map<JobId, std::string> not_begun_;  // the reasons why the last moves did not begin

@@ -42,7 +42,7 @@ EvacuationStep queue(std::string note, TryAgain again) {
 EvacuationStep park(const Evacuation& e, bool snapshot) {
   EvacuationStep next = step(StepKind::kPark);
   next.state = EvacuationState::kParking;
-  next.note = e.not_live.empty() ? "no GPU can take the job" : e.not_live;
+  next.note = e.not_live.empty() ? "no GPU can hold the job" : e.not_live;
   next.snapshot = snapshot;
   return next;
 }
@@ -53,7 +53,8 @@ EvacuationStep join_or_abort(Evacuation& e, const Migration& open) {
     e.to = open.to;
     return enter(EvacuationState::kMoving, migration_text(open.id) + " of the job is already open");
   }
-  // The job's memory must not be read any more. This evacuation is tried again once the migration is over.
+  // The move is aborted, because the job's memory must not be read any more. This evacuation is tried again
+  // once the migration is over.
   EvacuationStep next = wait("waits for the end of " + migration_text(open.id));
   next.kind = StepKind::kAbortMove;
   if (open.abort_cause == AbortCause::kNone) next.migration = open.id;
@@ -80,12 +81,12 @@ std::optional<EvacuationStep> held_back(const Evacuation& e, const EvacuationVie
   return next;
 }
 
-// Handles a job for which there is no target. The job is never killed: it is parked in an image, or continues
-// to run until a GPU has the memory.
+// Returns the step for a job for which there is no target. The job is never killed: it is parked in an image,
+// or continues to run until a GPU has the memory.
 EvacuationStep no_target(const Evacuation& e, const std::string& reason, bool job_runs,
                          const ClusterFacts& facts) {
   if (e.urgent && !facts.may_come_back) return park(e, job_runs || !e.failed.empty());
-  const std::string note = reason + "; it is moved once a GPU has enough free memory";
+  const std::string note = reason + "; the job is moved once a GPU has enough free memory";
   if (e.state == EvacuationState::kQueued) return wait(note);
   return enter(EvacuationState::kQueued, note);
 }
@@ -96,15 +97,16 @@ EvacuationStep give_up_live(Evacuation& e, std::string reason) {
   return step(StepKind::kImage);
 }
 
-// Handles the case that no remaining GPU can take the job. Targets that were already tried are not a reason
-// to wait.
+// Returns the step if no remaining GPU can take the job live. Targets that were already tried are not a
+// reason to wait.
 EvacuationStep no_live_target(Evacuation& e, const std::string& reason, const ClusterFacts& facts) {
   if (e.failed.empty()) return no_target(e, reason, true, facts);
   if (e.urgent) return give_up_live(e, "every live move of the job failed (" + failed_text(e) + ")");
-  // The move is tried again at the next change, on any GPU that then has enough free memory.
+  // All targets are permitted again. The move is tried at the next change, on any GPU that then has enough
+  // free memory.
   const std::string tried = failed_text(e);
   e.failed.clear();
-  return wait(tried + "; it is tried again");
+  return wait(tried + "; the move is tried again");
 }
 
 }  // namespace
@@ -184,10 +186,10 @@ EvacuationStep after_live(Evacuation& e, const Migration& migration) {
 EvacuationStep without_image(Evacuation& e, const Job& job, bool may_park, const ClusterFacts& facts) {
   // The job's memory can still be read. So a new image is taken and the job is parked in it.
   if (!e.failed.empty() && !is_ended(job.state) && may_park) return park(e, true);
-  if (facts.are_away) return wait("no node that is connected has an image of it");
+  if (facts.are_away) return wait("no connected node has an image of the job");
   return enter(EvacuationState::kLeft,
-               (e.not_live.empty() ? "its memory must not be read any more" : e.not_live) +
-                   ", and the job has no image: nothing is done");
+               (e.not_live.empty() ? "its memory must no longer be read" : e.not_live) +
+                   ", and the job has no image: no action is taken");
 }
 
 EvacuationStep after_restore_plan(Evacuation& e, const std::optional<Place>& to, const std::string& reason,
@@ -218,7 +220,7 @@ EvacuationStep after_restore(Evacuation& e, const Result<Restored>& restored, co
 EvacuationStep after_park(const Result<void>& parked) {
   if (parked)
     return enter(EvacuationState::kParked,
-                 "no GPU could take it: it resumes as soon as a GPU has enough memory");
+                 "no GPU could hold the job: it resumes as soon as a GPU has enough memory");
   return queue("not parked: " + parked.error().to_string(), TryAgain::kAtChange);
 }
 

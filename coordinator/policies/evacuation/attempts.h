@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps by which one job is evacuated. It moves live where its memory can be read, to one target after
-// the other. Else it goes on from its newest image, else it is parked; it is never killed. Pure: each
-// function takes an evacuation and the facts, changes the evacuation's own record, and returns what to do
-// next.
+// the other. Otherwise it continues from its newest image, or is parked; it is never killed. Pure: each
+// function takes an evacuation and the facts, changes the evacuation's own record, and returns the next step.
 // Threads: one. Errors: none.
 #pragma once
 
@@ -20,8 +19,8 @@ namespace ckpt::coordinator {
 // The facts with which an attempt begins.
 struct EvacuationView {
   const Job* job = nullptr;         // null if the job was removed
-  const Migration* open = nullptr;  // of the job
-  bool is_paused = false;           // the policy of its node
+  const Migration* open = nullptr;  // the open migration of the job
+  bool is_paused = false;           // the policy of the job's node is paused
   bool is_breaker_open = false;
   std::int64_t forgiven_ms = 0;
   std::vector<const Evacuation*> all;
@@ -31,8 +30,8 @@ struct EvacuationView {
 // The next step of an evacuation.
 struct EvacuationStep {
   enum class Kind : std::uint8_t {
-    kWait,         // wait until something changes
-    kEnter,        // `state`
+    kWait,         // wait for a change
+    kEnter,        // enter the state `state`
     kAbortMove,    // abort `migration`, if it is set, and wait for its end
     kOpenBreaker,  // open the breaker because of `reason`, and wait
     kLive,         // search for a target of a live move
@@ -61,7 +60,7 @@ struct EvacuationStep {
 // The facts about the cluster that matter if no GPU can take the job.
 struct ClusterFacts {
   bool may_come_back = false;  // some nodes have not reported their GPUs yet
-  bool are_away = false;       // nodes that are not connected
+  bool are_away = false;       // some nodes are not connected
 };
 
 // Returns the step that precedes the search for a target of a live move; nullopt: begin the search.

@@ -81,7 +81,7 @@ std::string failed_text(const Evacuation& evacuation) {
 }
 
 void escalate(Evacuation& evacuation, const Evacuation& further) {
-  // From now on the reason is the finding, not the outcome of earlier live moves.
+  // From now on the finding is the reason, so the outcomes of earlier live moves are removed.
   if (further.outcome == wire::HealthOutcome::kRestore) {
     evacuation.failed.clear();
     evacuation.not_live.clear();

@@ -16,7 +16,7 @@
 namespace ckpt::coordinator {
 
 using EvacuationId = std::uint64_t;
-[[nodiscard]] std::string evacuation_text(EvacuationId id);  // for example "e3"
+[[nodiscard]] std::string evacuation_text(EvacuationId id);  // returns text such as "e3"
 
 enum class EvacuationState : std::uint8_t {
   kQueued = 1,
@@ -71,7 +71,7 @@ struct Evacuation {
   wire::HealthOutcome outcome = wire::HealthOutcome::kNone;
   bool urgent = true;
   bool leave_node = false;
-  bool revive = false;  // true if the job may have ended because of the fault
+  bool revive = false;  // true if the fault may have terminated the job
   std::string reason;   // the finding's reason
   EvacuationState state = EvacuationState::kQueued;
   std::string note;  // the progress, the reason for waiting, or the work that was lost

@@ -10,7 +10,7 @@ namespace {
 
 using wire::HealthOutcome;
 
-// The time before a finding in which a job's end counts as caused by the fault. Affected jobs end while the
+// The time before a finding in which a job's end counts as caused by the fault. Affected jobs exit while the
 // agent still collects the related findings.
 constexpr std::int64_t kDeathBeforeFindingMs = 60'000;
 
@@ -108,7 +108,7 @@ std::optional<Evacuation> evacuation_for(const Job& job, const Finding& finding,
 }
 
 std::optional<Evacuation> arrival_of(const Job& job, const Finding& finding, std::int64_t now_ms) {
-  // A job that is being restored is already leaving the GPU.
+  // A job that is being restored is not evacuated, because it is already leaving the GPU.
   const bool is_there = holds_gpu(job.state) && job.state != JobState::kRestoring && !job.operation;
   if (!is_there || !is_on(finding.place(), job)) return std::nullopt;
   const HealthOutcome outcome = outcome_for(finding.reported, job);
@@ -135,7 +135,7 @@ std::optional<Job> doubted(const Job& job, const Finding& finding) {
   if (!add_doubt(changed.doubts, doubt)) return std::nullopt;
   if (changed.protection)
     changed.protection->error =
-        "no image is taken, since its memory must not be read any more: " + doubt.reason;
+        "no image is taken, since the job's memory must no longer be read: " + doubt.reason;
   return changed;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Findings about GPUs, and what follows from one. Plain values and pure functions.
 //
-// A finding is an event; what it forbids lasts: a job that comes to the GPU later must not stay there either.
+// A finding is an event, but its consequences last: a job that comes to the GPU later must not stay there
+// either.
 // Threads: one. Ownership: results point into the list that they are from. Errors: none.
 #pragma once
 
@@ -50,7 +51,7 @@ inline constexpr std::int64_t kSuspicionMs = 600'000;
                                        std::int64_t now_ms);
 
 // Returns the evacuation of a job that a new finding concerns. A job that has ended is evacuated only if the
-// fault ended it.
+// fault terminated it.
 [[nodiscard]] std::optional<Evacuation> evacuation_for(const Job& job, const Finding& finding,
                                                        std::int64_t now_ms);
 // Returns the evacuation of a job that has arrived on a GPU with an active finding.

@@ -30,10 +30,11 @@ struct HealthCordon {
 
 // Facts about a GPU from which its fault follows.
 struct GpuHealth {
-  const Finding* newest_suspicion = nullptr;  // null: there is none
+  const Finding* newest_suspicion = nullptr;  // the newest finding about the GPU itself; null: there is none
   std::optional<HealthCordon> cordon;
   std::int64_t forgiven_ms = 0;   // findings up to this time were forgiven by the operator
-  bool is_policy_paused = false;  // findings close no GPU of the node
+  bool is_policy_paused = false;  // the policy is paused on the GPU's node, so that findings close no GPU
+                                  // there
 };
 
 // Returns the fault of the GPU, or nullopt if no fault is known. While the policy is paused, only a cordon

@@ -11,7 +11,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr double kNvlink = 2;          // nearer than GPUs on any common board
+constexpr double kNvlink = 2;          // the nearness of two GPUs with NVLink, which exceeds that of GPUs on
+                                       // any common board
 constexpr double kFarthestBoard = 50;  // the limit of NVML's levels: 40 is one NUMA node, 50 is beyond it
 constexpr double kOneNumaNode = 1 - 40 / kFarthestBoard;
 constexpr double kOfScore = 0.01;  // the weight of the score, which decides only among equals
@@ -162,9 +163,9 @@ std::vector<Share> on_fewest(std::vector<Share> nodes, std::size_t ranks) {
   std::vector<Share> shares;
   while (ranks > 0) {
     if (nodes.empty()) return {};
-    auto taken = std::find_if(nodes.rbegin(), nodes.rend(),
+    auto found = std::find_if(nodes.rbegin(), nodes.rend(),
                               [ranks](const Share& node) { return node.ranks >= ranks; });
-    const auto at = taken == nodes.rend() ? nodes.begin() : std::prev(taken.base());
+    const auto at = found == nodes.rend() ? nodes.begin() : std::prev(found.base());
     shares.push_back({at->node, std::min(at->ranks, ranks)});
     ranks -= shares.back().ranks;
     nodes.erase(at);
@@ -214,8 +215,8 @@ std::string why_not(const Nodes& nodes, const std::vector<Candidate>& candidates
   for (const auto& [node, members] : nodes)
     counts += fmt::format("{}{} has {}", counts.empty() ? "" : ", ", node, members.size());
   std::string reason = shape.one_node
-                           ? fmt::format("No node has {} GPUs that can each take a rank", shape.ranks)
-                           : fmt::format("Fewer than {} GPUs can each take a rank", shape.ranks);
+                           ? fmt::format("No node has {} GPUs that can each hold a rank", shape.ranks)
+                           : fmt::format("Fewer than {} GPUs can each hold a rank", shape.ranks);
   if (!counts.empty()) reason += ": " + counts;
   return reason + others_text(candidates);
 }
@@ -247,7 +248,7 @@ GangPlan place_gang(std::vector<Candidate> candidates, const std::vector<GpuView
   if (shares.empty()) plan.reason = why_not(nodes, candidates, shape);
   for (const Share& share : shares) {
     if (const std::size_t room = room_of(nodes, share.node); room < share.ranks)
-      plan.reason += fmt::format("{}{} is to take {} ranks, but only {} of its GPUs can take one",
+      plan.reason += fmt::format("{}{} must hold {} ranks, but only {} of its GPUs can hold one",
                                  plan.reason.empty() ? "" : "; ", share.node, share.ranks, room);
   }
   if (plan.reason.empty()) {

@@ -22,7 +22,7 @@ void release(const ReturningJob& job, std::vector<GpuView>& gpus) {
 
 std::string no_gpu_for(const std::string& name, const std::vector<Candidate>& candidates,
                        const PlacementRequest& request) {
-  return "No GPU can take " + name + ": " + why_none(candidates, request);
+  return "No GPU can hold " + name + ": " + why_none(candidates, request);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct MigratePlan {
   std::vector<std::string> warnings;  // the warnings of a dry run
 };
 
-// A running job that is to move.
+// A running job for which a move is planned.
 struct MovingJob {
   std::string name;
   Place from;
@@ -34,16 +34,17 @@ struct MovingJob {
   bool nodes_may_return = false;  // nodes that are not connected yet may connect soon
 };
 
-// A job that is to continue from an image.
+// A job for which a start from an image is planned.
 struct ReturningJob {
   std::string name;
-  std::optional<Place> held;         // the GPU whose memory the job releases first
+  std::optional<Place> held;         // the GPU whose memory the job, if it runs, releases before it continues
+                                     // from the image
   std::uint64_t shown_bytes = 0;     // the memory of the job that free_bytes of that GPU excludes
   std::uint64_t expected_bytes = 0;  // the memory that the job is expected to need there
   std::string image_node;            // the node that stores the image; empty: every node reads it alike
 };
 
-// Counts the jobs and the memory in the views of the GPUs.
+// Adds the promised memory, and the jobs for which it is promised, to the views of the GPUs.
 void count_promised(const PromisedMemory& promised, std::vector<GpuView>& gpus);
 // Returns the candidates for a move away from `from`. The job does not count against its own node.
 [[nodiscard]] std::vector<Candidate> rank_targets(std::vector<GpuView> gpus, const PlacementRequest& request,

@@ -43,8 +43,8 @@ Result<SharedNetwork> shared_network(const DataNetworks& source, const DataNetwo
       return SharedNetwork{network.name, network.transport, paired(network.addresses(), other->addresses())};
   }
   if (asked.empty())
-    return Error(ErrorCode::kRefused,
-                 "no network in common: the target has " + list(target) + ", the source has " + list(source));
+    return Error(ErrorCode::kRefused, "the nodes have no common network: the target has " + list(target) +
+                                          ", the source has " + list(source));
   return Error(ErrorCode::kRefused, "network " + asked + " is not on both nodes: the target has " +
                                         list(target) + ", the source has " + list(source));
 }

@@ -22,7 +22,7 @@ struct AddressPair {
 };
 
 struct SharedNetwork {
-  std::string name;  // empty: a node names no network
+  std::string name;  // the network's name; empty: a node names no network
   wire::LaneTransport transport = wire::LaneTransport::kInvalid;
   std::vector<AddressPair> paths;
 };

@@ -19,7 +19,8 @@ namespace ckpt::coordinator {
 struct PeerView {
   std::uint32_t gpu = 0;
   unsigned nvlinks = 0;
-  unsigned common_ancestor = 50;  // as NVML counts: 0 (one board) to 50 (across the machine)
+  unsigned common_ancestor = 50;  // the level of the common ancestor, as NVML counts: 0 (one board) to 50
+                                  // (across the machine)
 };
 
 // A GPU as placement sees it.
@@ -48,10 +49,10 @@ struct GpuView {
   bool remap_failed = false;
   std::uint32_t recovery_action = 0;
   std::string rack;             // the node's rack; empty: not known
-  DataNetworks networks;        // facts about the GPU's node
+  DataNetworks networks;        // the data networks of the GPU's node
   std::int32_t numa_node = -1;  // the GPU's NUMA node; -1: not known
   std::string fabric;           // the NVLink domain beyond the node; empty: none
-  std::vector<PeerView> peers;  // facts about the GPU's node
+  std::vector<PeerView> peers;  // the distances to other GPUs of the node
 
   // Returns the memory that a new job may use.
   [[nodiscard]] std::uint64_t available_bytes() const {
@@ -61,10 +62,10 @@ struct GpuView {
 
 struct PlacementRequest {
   std::uint64_t memory_bytes = 0;  // the needed memory, without the margin
-  std::string memory_reason;       // the source of that number; may be empty
+  std::string memory_reason;       // the source of memory_bytes; may be empty
   std::uint64_t margin_bytes = 0;
-  std::optional<std::string> node;   // the only permitted node
-  std::optional<std::uint32_t> gpu;  // the only permitted GPU of `node`
+  std::optional<std::string> node;   // the only permitted node; nullopt: any node
+  std::optional<std::uint32_t> gpu;  // the only permitted GPU of `node`; nullopt: any GPU
   std::optional<Place> not_here;     // an excluded place: the source of a migration
   std::vector<Place> near;           // GPUs that are nearer to one of these places score higher
   std::string preferred_model;       // the model that scores higher; required with `same_model`

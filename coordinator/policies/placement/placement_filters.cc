@@ -70,7 +70,7 @@ Objection other_driver(const GpuView& gpu, const PlacementRequest& request) {
 Objection moves_no_processes(const GpuView& gpu, const PlacementRequest& request) {
   const bool other_node = !request.not_here || gpu.place.node != request.not_here->node;
   if (!request.host_process || !other_node || gpu.moves_processes) return std::nullopt;
-  return "its node cannot take over host processes: " + gpu.process_reason;
+  return "its node cannot accept host processes: " + gpu.process_reason;
 }
 
 Objection not_reached(const GpuView& gpu, const PlacementRequest& request) {
@@ -88,7 +88,7 @@ Objection too_full(const GpuView& gpu, const PlacementRequest& request) {
   const std::uint64_t needed = request.memory_bytes + request.margin_bytes;
   if (gpu.available_bytes() >= needed) return std::nullopt;
   if (is_too_small(gpu, request))
-    return fmt::format("too small: {} in all, but the job needs {}{}", bytes_text(gpu.total_bytes),
+    return fmt::format("too small: {} in total, but the job needs {}{}", bytes_text(gpu.total_bytes),
                        bytes_text(needed),
                        request.memory_reason.empty() ? "" : " (" + request.memory_reason + ")");
   return fmt::format(

@@ -24,7 +24,8 @@ bool fits(const GpuView& gpu, const PlacementRequest& request, const std::vector
   return gpu.free_bytes + sum_of(victims) >= wanted;
 }
 
-// Returns the fewest jobs of the lowest priority that suffice, or nullopt.
+// Returns the first jobs of `may_go` whose memory suffices, without unnecessary ones; nullopt: even all of
+// them do not suffice.
 std::optional<std::vector<Occupant>> victims_on(const GpuView& gpu, const PlacementRequest& request,
                                                 const std::vector<Occupant>& may_go) {
   std::vector<Occupant> victims;

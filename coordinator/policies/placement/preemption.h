@@ -10,7 +10,7 @@
 
 namespace ckpt::coordinator {
 
-// A running job.
+// A running job that may be displaced.
 struct Occupant {
   JobId id = 0;
   std::string name;
@@ -28,7 +28,7 @@ struct Preemption {
   std::vector<Occupant> victims;  // the jobs to displace, in order; every one of them is necessary
 };
 
-// Finds the occupants that can be moved live, each as if no other moved.
+// Sets Occupant::has_place for each occupant that can be moved live, as if no other occupant moved.
 void find_places(const std::vector<GpuView>& gpus, std::vector<Occupant>& occupants);
 
 // Plans a preemption. Returns nullopt if no GPU would have the memory even then. Jobs that can be moved go
@@ -39,8 +39,8 @@ void find_places(const std::vector<GpuView>& gpus, std::vector<Occupant>& occupa
                                                         std::int32_t priority,
                                                         const std::vector<Occupant>& occupants);
 
-// Returns the target of each victim's live move; nullopt: the victim is parked. The victims move in order, so
-// that each finds the memory taken that the earlier ones need.
+// Returns the target of each victim's live move; nullopt: the victim is parked. The victims move in order.
+// Memory that earlier victims need is not available to later ones.
 [[nodiscard]] std::vector<std::optional<Place>> targets_of(std::vector<GpuView> gpus,
                                                            const std::vector<Occupant>& victims);
 

@@ -12,9 +12,9 @@ constexpr std::int64_t kMinTransparentMs = 300'000;
 
 }  // namespace
 
-Protection after_snapshot(Protection protection, const Result<void>& taken) {
-  protection.failures = taken ? 0 : protection.failures + 1;
-  protection.error = taken ? "" : taken.error().to_string();
+Protection after_snapshot(Protection protection, const Result<void>& captured) {
+  protection.failures = captured ? 0 : protection.failures + 1;
+  protection.error = captured ? "" : captured.error().to_string();
   return protection;
 }
 

@@ -12,7 +12,7 @@
 namespace ckpt::coordinator {
 
 // Returns the protection with the result of its last snapshot.
-[[nodiscard]] Protection after_snapshot(Protection protection, const Result<void>& taken);
+[[nodiscard]] Protection after_snapshot(Protection protection, const Result<void>& captured);
 // Returns true if each snapshot of the job also checkpoints and restores the CUDA context in place (thin
 // checkpoint).
 [[nodiscard]] bool pays_for_host_state(const Job& job);

@@ -37,7 +37,8 @@ std::vector<wire::JobId> ProtectionSchedule::due(std::int64_t now_ms, const Wher
   for (const auto& [job, entry] : entries_) {
     if (entry.running)
       busy.insert(entry.nodes.begin(), entry.nodes.end());
-    else if (entry.due_ms <= now_ms || entry.begun_ms > now_ms)  // the clock was set back
+    else if (entry.due_ms <= now_ms || entry.begun_ms > now_ms)  // a begin in the future shows that the clock
+                                                                 // was set back
       waiting.emplace_back(entry.due_ms, job);
   }
   std::sort(waiting.begin(), waiting.end());
@@ -73,7 +74,7 @@ void ProtectionSchedule::ended(wire::JobId job, std::int64_t now_ms, bool good) 
 std::optional<std::int64_t> ProtectionSchedule::next_due(std::int64_t now_ms) const {
   std::optional<std::int64_t> next;
   for (const auto& [job, entry] : entries_) {
-    // An overdue snapshot does not wait for a time.
+    // An overdue snapshot waits for a change, not for a time.
     if (entry.running || entry.due_ms <= now_ms) continue;
     next = std::min(next.value_or(entry.due_ms), entry.due_ms);
   }

@@ -38,12 +38,12 @@ class ProtectionSchedule {
   using Nodes = std::set<std::string>;
   // A function that returns the nodes on which a job's snapshot could be taken now; nullopt: not now.
   using Where = std::function<std::optional<Nodes>(wire::JobId)>;
-  // Returns the jobs whose snapshots are to begin. The caller calls began() for each.
+  // Returns the jobs whose snapshots must begin now. The caller calls began() for each.
   [[nodiscard]] std::vector<wire::JobId> due(std::int64_t now_ms, const Where& where) const;
   void began(wire::JobId job, Nodes nodes, std::int64_t now_ms);
   void ended(wire::JobId job, std::int64_t now_ms, bool good);
 
-  // Returns when to check again if nothing else happens; nullopt: never.
+  // Returns the earliest time at which a snapshot becomes due; nullopt: there is none.
   [[nodiscard]] std::optional<std::int64_t> next_due(std::int64_t now_ms) const;
   [[nodiscard]] std::optional<std::int64_t> due_of(wire::JobId job) const;
 

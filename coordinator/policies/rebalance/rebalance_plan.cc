@@ -227,7 +227,7 @@ class Search {
         ++jobs_on_[job.gpu];
         continue;
       }
-      left_[job.gpu] += job.bytes;  // counts the job as not placed yet
+      left_[job.gpu] += job.bytes;  // the memory counts as free until the search places the job
       undecided_bytes_ += job.bytes;
       order_.push_back(j);
     }
@@ -268,7 +268,7 @@ class Search {
     --jobs_on_[gpu];
     left_[gpu] += job.bytes;
   }
-  // Returns whether the decided part can still lead to a better result than the best.
+  // Returns whether the decided part can still lead to a better result than the best so far.
   [[nodiscard]] bool promising() const {
     Worth bound;
     bound.free = max_free();
@@ -346,7 +346,7 @@ std::string why_move(const PackProblem& problem, const PackPlan& plan, std::size
     if (plan.moves[later].to == from)
       names += (names.empty() ? "" : ", ") + problem.jobs[plan.moves[later].job].name;
   }
-  return "makes room at " + place + " for " + names;
+  return "frees space at " + place + " for " + names;
 }
 
 }  // namespace ckpt::coordinator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan which jobs to move so that whole GPUs become free, and in which order. Pure: the same problem
+// A plan of moves that makes whole GPUs free: which jobs move, and in which order. Pure: the same problem
 // gives the same plan.
 //
 // A plan moves each job at most once, and each move fits at its turn. Among all such plans, it leaves the
@@ -20,7 +20,7 @@ namespace ckpt::coordinator {
 struct PackGpu {
   Place place;
   std::uint64_t available = 0;  // the memory that a new job may use
-  bool counts = true;           // a free GPU counts only if it could accept work
+  bool counts = true;           // true if the GPU could accept work, so that it counts once it is free
   bool pinned = false;          // something other than the problem's jobs is on the GPU, or on its way to it
 };
 
@@ -37,7 +37,7 @@ struct PackJob {
 
 struct PackProblem {
   std::vector<PackGpu> gpus;
-  std::vector<PackJob> jobs;  // one entry per rank
+  std::vector<PackJob> jobs;  // the jobs to place, one entry per rank
 };
 
 struct PackMove {
@@ -54,8 +54,8 @@ struct PackPlan {
   bool exhaustive = true;
 };
 
-inline constexpr std::size_t kPackBudget = 50'000;  // steps of the search, which take some tens of
-                                                    // milliseconds
+inline constexpr std::size_t kPackBudget = 50'000;  // the limit of steps of the search, which take some tens
+                                                    // of milliseconds
 
 [[nodiscard]] PackPlan plan_packing(const PackProblem& problem, std::size_t budget = kPackBudget);
 

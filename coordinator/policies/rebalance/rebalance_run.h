@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run of `rebalance`: its plan, the state of each move, and which one begins next. Plain values and pure
-// functions. The first move that fails ends a run once those beside it are over.
+// functions. After the first failed move no further move begins. The run is over once the other moves in
+// progress have ended.
 // Threads: one. Errors: none.
 #pragma once
 
@@ -34,7 +35,7 @@ constexpr auto names_of(record::Of<RunState>) {
 
 struct RebalanceMove {
   MoveState state = MoveState::kWaiting;
-  MigrationId migration = 0;  // 0: no migration has begun
+  MigrationId migration = 0;  // the migration of the move; 0: no migration has begun
   std::string error;
 };
 

@@ -15,8 +15,8 @@ class ResumeBackoff {
  public:
   static constexpr unsigned kMaxFailures = 5;
 
-  // Returns true if the job may be resumed now: it has been parked for the least time, and its last failure
-  // is long enough ago.
+  // Returns true if the job may be resumed now. It must have been parked for the minimum time, and the delay
+  // after its last failure must be over.
   [[nodiscard]] bool is_ready(const Job& job, std::int64_t now_ms, std::int64_t steady_ms) const;
   void note_success(JobId job) { failures_.erase(job); }
   // Records a failed attempt. Returns true, and removes the job's failures, if this was the last attempt.
@@ -26,7 +26,7 @@ class ResumeBackoff {
  private:
   struct Failures {
     unsigned count = 0;
-    std::int64_t until_ms = 0;  // of a monotonic clock
+    std::int64_t until_ms = 0;  // the time of the next attempt, by a monotonic clock
   };
   std::map<JobId, Failures> failures_;
 };

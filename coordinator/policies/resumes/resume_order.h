@@ -15,7 +15,8 @@ namespace ckpt::coordinator {
 struct ParkedJob {
   JobId id = 0;
   std::int64_t parked_ms = 0;
-  // True if the job may be tried now. False just after the job was parked, or after its last attempt failed.
+  // True if a resume of the job may be tried now. False just after the job was parked, or after its last
+  // attempt failed.
   bool ready = true;
   PlacementRequest request;
 };

@@ -37,7 +37,7 @@ std::uint64_t left_on_machine(const std::string& proc) {
   return kib ? *kib << 10 : kMemoryUnknown;
 }
 
-// Returns the bytes that one group leaves. "max" is not a number, so it means no limit.
+// Returns the bytes that one control group still allows. "max" is not a number, so it means no limit.
 std::uint64_t left_in_group(const std::string& folder) {
   const auto limit = number_in(folder + "/memory.max");
   const auto used = number_in(folder + "/memory.current");

@@ -9,7 +9,7 @@
 namespace ckpt::codec {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "masks are copied as they are");
+static_assert(std::endian::native == std::endian::little, "masks are copied without byte swapping");
 
 std::uint32_t mask_word(std::span<const std::byte> mask, std::size_t word) noexcept {
   std::uint32_t value;
@@ -75,9 +75,10 @@ Result<Patch> parse_blocks(std::span<const std::byte> encoded, std::size_t chunk
   const auto mask = encoded.first(mask_bytes);
   const auto blocks = encoded.subspan(mask_bytes);
   const auto named = named_bytes(chunk_bytes, [&](std::size_t word) { return mask_word(mask, word); });
-  if (!named) return corrupt(encoded.size(), chunk_bytes, "it names blocks beyond the chunk's end");
+  if (!named) return corrupt(encoded.size(), chunk_bytes, "the patch names blocks beyond the chunk's end");
   if (*named != blocks.size()) {
-    return corrupt(encoded.size(), chunk_bytes, "it names blocks of " + std::to_string(*named) + " bytes");
+    return corrupt(encoded.size(), chunk_bytes,
+                   "the patch names blocks of " + std::to_string(*named) + " bytes");
   }
   return Patch(mask, blocks, chunk_bytes);
 }

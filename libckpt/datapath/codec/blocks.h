@@ -85,7 +85,7 @@ class Patch {
     std::span<const std::byte> mask_, left_;
     std::size_t chunk_bytes_ = 0;
     std::size_t block_ = 0;  // the next block to check
-    Piece piece_;            // empty at the end
+    Piece piece_;            // the current piece; its bytes are empty at the end of the patch
   };
 
   [[nodiscard]] Iterator begin() const noexcept { return Iterator(*this); }

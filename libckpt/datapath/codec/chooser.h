@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decision whether an encoding pays on this link with these cores (docs/design.md §5: "one that slows the
+// Decides whether an encoding pays on this link with these cores (docs/design.md §5: "one that slows the
 // pipeline is not used").
 //
 // There are n coding threads at C bytes/s each and a link of L bytes/s. Encoding by ratio r makes the

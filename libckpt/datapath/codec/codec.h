@@ -29,7 +29,7 @@ enum class Encoding : std::uint8_t {
   kPlanes4 = 4,      // elements of 4 bytes, as byte planes
   kDifference2 = 5,  // the difference to the other side's version, as byte planes of 2-byte elements
   kDifference4 = 6,
-  kBlocks = 7,  // only the changed 4 KiB blocks; the other side keeps its other blocks
+  kBlocks = 7,  // a patch of the changed 4 KiB blocks; the other side keeps its other blocks
   kLast = kBlocks,
 };
 // Returns whether the other side needs the version against which the chunk was encoded.

@@ -28,11 +28,11 @@ constexpr double kMinSevenBits = 6.75;
 // The way in which a plane is stored, in the top bits of its length.
 constexpr std::uint32_t kPackedFlag = 1U << 31, kSevenFlag = 1U << 30, kSparseFlag = kPackedFlag | kSevenFlag;
 constexpr std::uint32_t kLengthMask = kSevenFlag - 1;
-// The minimum gain that is worth the header and the work.
+// The minimum ratio that is worth the header and the work.
 constexpr double kMinRatio = 1.02;
-// The factor by which words must beat halves. Pairs of half floats look as good as words: their exponents
-// fill two planes of four instead of one of two. That matters for plain planes only, because the difference
-// of words carries from one half into the other.
+// The factor by which the gain with 4-byte words must exceed the gain with 2-byte halves. Pairs of half
+// floats look as good as words: their exponents fill two planes of four instead of one of two. That matters
+// for plain planes only, because the difference of words carries from one half into the other.
 constexpr double kWiderMustWin = 1.03;
 
 constexpr std::size_t width_of(Encoding encoding) {
@@ -91,7 +91,7 @@ struct Coder::State {
     std::size_t bytes = 0;
     PlaneEntropy entropy{};
   };
-  std::array<Sample, 4> samples;  // indexed by sample_index()
+  std::array<Sample, 4> samples;  // the remembered samples, indexed by sample_index()
   static std::size_t sample_index(std::size_t width, bool difference) {
     return (width == 4 ? 1 : 0) + (difference ? 2 : 0);
   }
@@ -100,7 +100,8 @@ struct Coder::State {
                 const PlaneEntropy& entropy) noexcept {
     samples[sample_index(width, difference)] = {chunk.data(), chunk.size(), entropy};
   }
-  // Returns the remembered sample, only once. Otherwise takes a new sample.
+  // Returns the sample that estimate() took of this memory, or takes a new sample. Forgets all remembered
+  // samples.
   PlaneEntropy take_sample(std::size_t width, std::span<const std::byte> chunk,
                            std::span<const std::byte> previous) noexcept {
     const Sample& found = samples[sample_index(width, !previous.empty())];
@@ -110,7 +111,8 @@ struct Coder::State {
     return entropy;
   }
 
-  // Packs a plane and returns its length with the flag, in the header's form.
+  // Packs a plane. Returns its length in the header's form, combined with the flags of the packing used
+  // (kPackedFlag, kSevenFlag).
   std::optional<std::uint32_t> pack(std::span<const std::byte> plane, double entropy, bool noise,
                                     std::span<std::byte> out) noexcept;
   [[nodiscard]] bool unpack(std::uint32_t length, std::span<const std::byte> packed,

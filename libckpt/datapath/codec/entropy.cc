@@ -63,7 +63,7 @@ std::size_t EntropySampler::count(std::span<const std::byte> chunk,
 #pragma GCC unroll 4
     for (std::size_t p = 0; p < sizeof(Word); ++p) ++counts[p][static_cast<std::uint8_t>(value >> (8 * p))];
   };
-  // The distance avoids powers of two, which a row's length may be.
+  // The distance between runs is not a power of two, because a row's length may be one.
   const std::size_t slack = (apart - run) / kRunElements;
   const auto first_of = [&](std::size_t r) {
     return r * apart + (slack > 0 ? r * 0x9e3779b1U % slack * kRunElements : 0);

@@ -29,7 +29,7 @@ class EntropySampler {
   [[nodiscard]] PlaneEntropy sample(std::size_t width, std::span<const std::byte> chunk,
                                     std::span<const std::byte> previous) noexcept;
   struct Both {
-    PlaneEntropy halves, words;  // for elements of 2 and of 4 bytes
+    PlaneEntropy halves, words;  // the entropies for elements of 2 and of 4 bytes
   };
   // Returns the entropy of plain planes, for both widths at once; `chunk` has at least 4 bytes. The lowest
   // bit of the halves' lower planes differs from that of split(): it is the other half's sign or a bit of its
@@ -51,7 +51,8 @@ class EntropySampler {
   // Counters for every other element. Planes of floats increment the same few counters repeatedly, and each
   // such increment waits for the previous one.
   std::array<Counts, kMaxPlanes> other_counts_;
-  std::array<float, 2 * kMaxSamples + 1> weight_{};  // c * log2(c), minus the correction
+  std::array<float, 2 * kMaxSamples + 1> weight_{};  // the weight of each count c: c * log2(c), minus the
+                                                     // correction
 };
 
 }  // namespace ckpt::codec

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#define ZSTD_STATIC_LINKING_ONLY  // for contexts in the caller's memory, and bare frames
+#define ZSTD_STATIC_LINKING_ONLY  // declares the functions for contexts in the caller's memory, and for bare \
+                                  // frames
 #include "libckpt/datapath/codec/plane_packer.h"
 
 #include <zstd.h>

@@ -204,7 +204,7 @@ template <bool kDifference>
     const __m256i p2 = load_plane(planes[2] + i), p3 = load_plane(planes[3] + i);
     const __m256i low01 = _mm256_unpacklo_epi8(p0, p1), high01 = _mm256_unpackhi_epi8(p0, p1);
     const __m256i low23 = _mm256_unpacklo_epi8(p2, p3), high23 = _mm256_unpackhi_epi8(p2, p3);
-    // Elements 0-3 and 16-19, 4-7 and 20-23, 8-11 and 24-27, 12-15 and 28-31.
+    // The next four registers have elements 0-3 and 16-19, 4-7 and 20-23, 8-11 and 24-27, 12-15 and 28-31.
     const __m256i a = _mm256_unpacklo_epi16(low01, low23), b = _mm256_unpackhi_epi16(low01, low23);
     const __m256i c = _mm256_unpacklo_epi16(high01, high23), d = _mm256_unpackhi_epi16(high01, high23);
     store_plain<4, kDifference>(_mm256_permute2x128_si256(a, b, 0x20), previous, out, i * 4);

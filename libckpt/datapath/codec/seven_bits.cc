@@ -34,7 +34,7 @@ bool pack_seven_bits(std::span<const std::byte> plane, std::span<std::byte> out)
     std::uint64_t word;
     std::memcpy(&word, plane.data() + g * 8, 8);
     odd |= word & kLowest;
-    // Planes of another kind are detected early.
+    // Planes in which a lowest bit is not zero are detected early.
     if (g % 64 == 0 && odd != 0) return false;
     word = squeezed(word);
     // The next group overwrites the eighth byte.

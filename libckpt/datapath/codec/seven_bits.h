@@ -15,8 +15,8 @@ namespace ckpt::codec {
 [[nodiscard]] constexpr std::size_t seven_bits_size(std::size_t bytes) noexcept {
   return bytes / 8 * 7 + bytes % 8;
 }
-// Writes seven_bits_size(plane.size()) bytes; `out` must not be shorter. Returns false if the plane is not of
-// that kind; `out` may have been written.
+// Packs the plane into seven_bits_size(plane.size()) bytes; `out` must not be shorter. Returns false if the
+// lowest bit of any byte is not zero; `out` may have been written.
 [[nodiscard]] bool pack_seven_bits(std::span<const std::byte> plane, std::span<std::byte> out) noexcept;
 // Unpacks a plane. Returns false unless `packed` has seven_bits_size(plane.size()) bytes. No other error is
 // possible.

@@ -11,14 +11,13 @@
 //   Fingerprint f = fingerprint(*params, bytes, marks);                          // as fast
 //
 // Marks show which blocks of a chunk changed since it was sent. The mark of a block (kBlockBytes; a short
-// last block is filled up with zeros) is part of the definition's step 3. The mark is the low 32 bits of z of
-// lane
-// 0. A mark is the same on every processor and device. Marks are hints. Equal blocks have equal marks. Two
-// different blocks, chosen without the key, have equal marks with a probability below 2^-30. Their c[0..3]
-// are equal with a probability of at most 2^-96. If they differ, the difference of their z is uniform modulo
-// p. Of the 2^61 - 1 differences fewer than 2^30 leave the low 32 bits equal (2^-31, and 2^-58 for the keys'
-// bias). Among n changed blocks, a block is thus missed with a probability below n * 2^-30. A chunk rebuilt
-// from the blocks with different marks must be compared by the fingerprint of the whole chunk.
+// last block is filled up with zeros) is part of the definition's step 3. The mark is the low 32 bits of lane
+// 0's z. A mark is the same on every processor and device. Marks are hints. Equal blocks have equal marks.
+// Two different blocks, chosen without the key, have equal marks with a probability below 2^-30. Their
+// c[0..3] are equal with a probability of at most 2^-96. If they differ, the difference of their z is uniform
+// modulo p. Of the 2^61 - 1 differences fewer than 2^30 leave the low 32 bits equal (2^-31, and 2^-58 for the
+// keys' bias). Among n changed blocks, a block is thus missed with a probability below n * 2^-30. A chunk
+// rebuilt from the blocks with different marks must be compared by the fingerprint of the whole chunk.
 //
 // Threads: everything here is immutable or pure. No function fails. Lengths are bytes.
 #pragma once
@@ -61,7 +60,7 @@ class FingerprintParams {
 [[nodiscard]] Fingerprint fingerprint(const FingerprintParams& params,
                                       std::span<const std::byte> bytes) noexcept;
 
-// Returns the number of blocks, and so of marks, of a message of `bytes`.
+// Returns the number of blocks of a message of `bytes`, which is also its number of marks.
 [[nodiscard]] constexpr std::uint64_t mark_count(std::uint64_t bytes) noexcept {
   return bytes / kBlockBytes + (bytes % kBlockBytes != 0);
 }

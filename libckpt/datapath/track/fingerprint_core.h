@@ -24,7 +24,7 @@
 // at most 2^-96 + (514 / 2^61 + 2^-61)^2 < 2^-95.
 //
 // The key words come from ChaCha20 (RFC 8439) under the 32-byte secret, nonce = (purpose, 0, 0), counter from
-// 0. The keystream read as 32-bit words gives k[0..1039]. Then, as 64-bit words, it gives mix[0][0..3],
+// zero. The keystream read as 32-bit words gives k[0..1039]. Then, as 64-bit words, it gives mix[0][0..3],
 // mix[1][0..3], point[0], point[1]. Each of these values is taken modulo 2^61, and a result of p is taken as
 // 0.
 #pragma once
@@ -66,7 +66,7 @@ struct alignas(64) FingerprintTables {
   std::uint64_t point[2];
   std::uint64_t power[2]
                      [kMaxPower + 1];  // power[a][e] = point[a]^e, so that blocks can be summed in any order
-  std::uint64_t zero_block[2];         // the z of a block of zeros
+  std::uint64_t zero_block[2];         // the z_a of a block of zeros, for both lanes
 };
 
 // The result of NH for one block: the sums of the three passes.

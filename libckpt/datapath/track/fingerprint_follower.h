@@ -2,8 +2,8 @@
 // The fingerprint of memory that fills from its front, computed concurrently by a separate thread. It is
 // ready soon after the last byte, however much memory there is.
 // Threads: any thread may call grew(); the rest belongs to one owner. Ownership: `keep` holds the memory; the
-// thread reads the filled part until finish() or the end of the follower. Errors: kOutOfMemory, or no thread
-// can be started.
+// thread reads the filled part until finish() returns or the follower is destroyed. Errors: kOutOfMemory, or
+// no thread can be started.
 #pragma once
 
 #include <condition_variable>
@@ -39,7 +39,8 @@ class FingerprintFollower {
       : stream_(std::move(params)), memory_(memory), keep_(std::move(keep)) {}
   void compute();
 
-  FingerprintStream stream_;  // belongs to the thread until the thread has ended
+  FingerprintStream stream_;  // the fingerprint so far, which belongs to the thread until the thread has
+                              // exited
   std::span<const std::byte> memory_;
   std::shared_ptr<const void> keep_;
 

@@ -27,7 +27,8 @@ inline void join(const FingerprintTables& tables, const Walk& walk, Chain& chain
   }
 }
 
-// Handles the bytes after the whole blocks, and the end.
+// Appends the blocks from `block` on, with the last one filled up with zeros, and returns the finished
+// fingerprint.
 template <BlockFunction kBlock>
 Fingerprint finish_chain(const FingerprintTables& tables, const unsigned char* start, std::uint64_t bytes,
                          std::uint64_t block, std::uint32_t* marks, Chain& chain) noexcept {

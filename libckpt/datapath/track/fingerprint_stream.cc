@@ -24,7 +24,7 @@ std::uint64_t subtract_mod(std::uint64_t a, std::uint64_t b) {
 // A piece within a longer message. `sum` is its fingerprint without the leading 1 and the length. `factor`
 // multiplies the sum of the earlier pieces.
 struct Link {
-  std::uint64_t factor[2] = {1, 1};  // the value point^n
+  std::uint64_t factor[2] = {1, 1};  // the values point^n of both lanes
   std::uint64_t sum[2] = {0, 0};     // the sum multiplied by point
 };
 

@@ -8,8 +8,7 @@
 //
 // Pieces chain by step 4 of the definition. Let H = h * point after some blocks. A piece of n blocks and L
 // bytes with fingerprint f changes H to H * point^n + (f - L - point^(n + 1)). The fingerprint of all pieces
-// is H
-// + its length.
+// is H plus the length of all pieces.
 //
 // Threads: a value with one owner. No function fails.
 #pragma once
@@ -32,7 +31,7 @@ class FingerprintStream {
   std::uint64_t bytes_ = 0;
 };
 
-// Returns the fingerprint, computed by several threads if that is faster.
+// Returns the fingerprint of `bytes`, computed by several threads if that is faster.
 [[nodiscard]] Fingerprint fingerprint_of_much(const FingerprintParams& params,
                                               std::span<const std::byte> bytes);
 

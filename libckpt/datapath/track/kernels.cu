@@ -117,7 +117,8 @@ extern "C" __global__ void __launch_bounds__(kFingerprintThreads, kFingerprintBl
   const uint32_t polynomial = lane & 1;  // lanes 8b and 8b + 1 continue with block b, for the two polynomials
   const uint32_t begin = run_begin(blockIdx.x, gridDim.x, count);
   const uint32_t end = run_begin(blockIdx.x + 1, gridDim.x, count);
-  DeviceChunk next = chunks[begin];  // there are never more thread blocks than chunks
+  DeviceChunk next = chunks[begin];  // the first chunk, which exists because there are never more thread
+                                     // blocks than chunks
   for (uint32_t index = begin; index < end; ++index) {
     const DeviceChunk chunk = next;
     if (index + 1 < end) next = chunks[index + 1];  // loaded while the current chunk is read

@@ -7,14 +7,14 @@
 namespace ckpt::track {
 
 struct DeviceChunk {
-  std::uint64_t address;  // a 16-byte aligned address
-  std::uint64_t bytes;    // between 1 and kMaxChunkBytes
+  std::uint64_t address;  // the address of the chunk, 16-byte aligned
+  std::uint64_t bytes;    // the length of the chunk, between 1 and kMaxChunkBytes
 };
 static_assert(sizeof(DeviceChunk) == 16);
 
 struct DeviceCopy {
-  std::uint64_t target;  // a 16-byte aligned address
-  std::uint64_t source;  // a 16-byte aligned address; 0 writes zeros
+  std::uint64_t target;  // the address to write, 16-byte aligned
+  std::uint64_t source;  // the address to read, 16-byte aligned; 0 writes zeros
   std::uint64_t bytes;
 };
 static_assert(sizeof(DeviceCopy) == 24);

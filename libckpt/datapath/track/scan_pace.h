@@ -25,7 +25,7 @@ struct ScanTimes {
   std::uint64_t slices = 0;  // the number of slices with a duty below 1
   Nanos busy = 0;            // the total time of slices with a duty below 1, from launch to end
   Nanos paused = 0;          // the total pause after slices with a duty below 1
-  Nanos longest_slice = 0;   // the longest slice with a duty below 1
+  Nanos longest_slice = 0;   // the duration of the longest slice with a duty below 1
 };
 
 class ScanPace {
@@ -60,7 +60,7 @@ class ScanPace {
            nanos_per_byte_ * static_cast<double>(limit_) < static_cast<double>(kShortSlice);
   }
 
-  // Returns the pause that a slice of `busy` requires.
+  // Returns the pause that must follow a slice of the duration `busy`.
   [[nodiscard]] static Nanos pause_after(Nanos busy, double duty) noexcept {
     return duty < 1 ? static_cast<Nanos>(static_cast<double>(busy) * (1 / duty - 1)) + 1 : 0;
   }
@@ -70,7 +70,7 @@ class ScanPace {
   static constexpr std::uint64_t kGrowth = 4;
   std::uint64_t limit_;
   std::uint64_t slice_;
-  double nanos_per_byte_ = 0;  // the rate of the last slice; 0 if there is none yet
+  double nanos_per_byte_ = 0;  // the time per byte of the last slice; 0 if there is none yet
 };
 
 }  // namespace ckpt::track

@@ -21,7 +21,7 @@ Result<std::unique_ptr<Scanner>> Scanner::create(std::shared_ptr<const TrackKern
                                                  const ScannerOptions& options) {
   if (options.slice_bytes == 0 || options.slice_chunks == 0 || options.slices_in_flight == 0 ||
       !(options.duty > 0 && options.duty <= 1))
-    return Error(ErrorCode::kInvalidArgument, "A scanner needs slices, and a duty above 0 and up to 1");
+    return Error(ErrorCode::kInvalidArgument, "A scanner needs slices, and a duty cycle above 0 and up to 1");
   std::unique_ptr<Scanner> scanner(new Scanner(std::move(kernels), options));
   const Device& device = scanner->kernels_->device();
   ContextScope scope(device);
@@ -119,7 +119,7 @@ std::size_t Scanner::slice_length(std::span<const ChunkRange> chunks, double dut
   std::uint64_t bytes = 0;
   while (count < chunks.size() && count < options_.slice_chunks && bytes < limit)
     bytes += chunks[count++].bytes;
-  // The last chunk may exceed the size for a millisecond by nearly a chunk of 2 MiB.
+  // The last chunk may exceed the size that takes a millisecond by nearly a chunk of 2 MiB.
   if (duty < 1 && count > 1 && bytes > limit) --count;
   return count;
 }

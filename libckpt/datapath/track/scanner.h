@@ -81,7 +81,7 @@ class TrackKernels {
   std::shared_ptr<const FingerprintParams> params_;
   Module module_;
   CUfunction fingerprint_ = nullptr;
-  std::uint32_t max_blocks_ = 1;  // the limit of a launch of fingerprint_
+  std::uint32_t max_blocks_ = 1;  // the maximum number of thread blocks in a launch of fingerprint_
   CUfunction read_ = nullptr;
   CUfunction copy_ = nullptr;
   CUdeviceptr tables_ = 0;
@@ -113,7 +113,7 @@ class FingerprintBatch {
   std::shared_ptr<const TrackKernels> kernels_;
   std::uint32_t capacity_;
   std::uint32_t count_ = 0;
-  DeviceList list_;  // has capacity_ chunks, then capacity_ results
+  DeviceList list_;  // the list of capacity_ chunks, followed by capacity_ results
 };
 
 // A list of up to `capacity` device-to-device copies and zero orders in one launch: gather (chunks ->

@@ -106,7 +106,7 @@ Result<void> SentMap::diff(std::uint64_t region, std::uint64_t generation,
   if (first_chunk > entry->known.size() || scanned.size() > entry->known.size() - first_chunk)
     return Error(ErrorCode::kInvalidArgument, "A scan of region " + std::to_string(region) + " has " +
                                                   std::to_string(first_chunk + scanned.size()) +
-                                                  " chunks, the region " +
+                                                  " chunks, but the region has " +
                                                   std::to_string(entry->known.size()));
   for (std::uint32_t i = 0; i < scanned.size(); ++i) {
     const std::uint32_t chunk = first_chunk + i;

@@ -74,7 +74,7 @@ class SentMap {
     std::uint64_t bytes = 0;
     std::vector<Fingerprint> fingerprints;
     std::vector<bool> known;
-    mutable std::vector<BlockHash> blocks;  // the blocks of fingerprints
+    mutable std::vector<BlockHash> blocks;  // the hashes of the blocks of fingerprints
   };
   Result<const Region*> find_region(std::uint64_t region, std::uint64_t generation) const;
   Result<Region*> find_chunk(std::uint64_t region, std::uint64_t generation, std::uint32_t chunk);

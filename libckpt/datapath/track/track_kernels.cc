@@ -9,7 +9,7 @@ namespace ckpt::track {
 namespace {
 
 static_assert(sizeof(ChunkRange) == sizeof(DeviceChunk) && sizeof(CopyRange) == sizeof(DeviceCopy),
-              "lists are uploaded as they are");
+              "lists are uploaded without conversion");
 
 bool is_aligned(CUdeviceptr address) {
   return address % 16 == 0;

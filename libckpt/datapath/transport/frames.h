@@ -28,7 +28,7 @@ enum class FrameKind : std::uint16_t {
 // The frame before each header on the wire. It is little-endian, because both ends are x86-64 or AArch64
 // hosts of GPUs.
 struct Frame {
-  static constexpr std::uint32_t kMagic = 0x31544b43;  // the bytes "CKT1"
+  static constexpr std::uint32_t kMagic = 0x31544b43;  // the magic of a frame: the bytes "CKT1"
   std::uint32_t magic = kMagic;
   FrameKind kind = FrameKind::kMessage;
   std::uint16_t header_bytes = 0;
@@ -85,7 +85,7 @@ struct Outgoing {
   std::span<const std::byte> payload;  // the bytes after the header on the wire
   std::uint64_t token = 0;
   std::uint64_t address = 0;  // the address of a payload that the peer reads itself
-  bool done = false;          // the transport no longer needs the payload
+  bool done = false;          // whether the transport no longer needs the payload
   bool same_host = false;
   bool large = false;
 };

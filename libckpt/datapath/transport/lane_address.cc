@@ -57,7 +57,7 @@ std::vector<std::uint16_t> ports_in_turn(PortRange ports) {
 
 Error ports_taken(PortRange ports, const LaneAddress& local) {
   return {ErrorCode::kUnavailable, "All ports from " + std::to_string(ports.first) + " to " +
-                                       std::to_string(ports.last) + " are taken on " + ip_text(local) +
+                                       std::to_string(ports.last) + " are in use on " + ip_text(local) +
                                        ": give a larger range as mover.ports in agent.toml"};
 }
 
@@ -100,7 +100,7 @@ Result<LaneAddress> parse_address(std::string_view scheme, const std::string& te
   const auto number = std::from_chars(text.data() + colon + 1, end, port);
   if (number.ec != std::errc() || number.ptr != end || port == 0) return bad;
   (address.family() == AF_INET ? v4(address).sin_port : v6(address).sin6_port) = htons(port);
-  if (format_address(scheme, address) != text) return bad;  // refuses another form of the same address
+  if (format_address(scheme, address) != text) return bad;  // refuses a different form of the same address
   return address;
 }
 

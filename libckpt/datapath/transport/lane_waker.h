@@ -26,8 +26,8 @@ class LaneWaker {
  private:
   explicit LaneWaker(UniqueFd event) : event_(std::move(event)) {}
   UniqueFd event_;
-  std::atomic<bool> woken_{false};  // the descriptor was written and not read, so it need not be written
-                                    // again
+  std::atomic<bool> woken_{false};  // whether the descriptor was written and not read, so that it need not be
+                                    // written again
 };
 
 }  // namespace ckpt::transport

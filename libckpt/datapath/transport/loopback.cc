@@ -38,7 +38,7 @@ struct Inbox {
   std::uint64_t end_sent = 0;
   bool opened = false;
   bool woken = false;
-  bool copying = false;  // this end is reading the other end's payload
+  bool copying = false;  // whether this end is reading the other end's payload
   std::optional<Error> closed;
 };
 
@@ -54,7 +54,7 @@ struct Link {
   std::span<const std::byte> offered_bytes;
 };
 
-// The listening ends by address.
+// The listening ends of lanes, by their addresses.
 struct Hub {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<Link>> listening;

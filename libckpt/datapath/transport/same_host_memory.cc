@@ -71,7 +71,7 @@ Result<void> SameHostReader::read(std::uint64_t address, std::span<std::byte> to
     address += static_cast<std::uint64_t>(got);
     to = to.subspan(static_cast<std::size_t>(got));
   }
-  if (has_ended(process_.get())) return Error(ErrorCode::kUnavailable, "The peer's process has ended");
+  if (has_ended(process_.get())) return Error(ErrorCode::kUnavailable, "The peer's process has exited");
   return ok();
 }
 

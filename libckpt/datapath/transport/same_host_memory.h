@@ -25,7 +25,7 @@ namespace ckpt::transport {
 struct SameHostOffer {
   std::uint64_t pid = 0;
   std::uint64_t address = 0;    // the address of the token
-  std::uint64_t file = 0;       // the number of a descriptor
+  std::uint64_t file = 0;       // the number of the memory file's descriptor in the sender's process
   std::uint64_t mapped_at = 0;  // the address at which the sender has mapped the whole file
   std::uint64_t bytes = 0;      // the size of the file; 0 if there is none
 };
@@ -38,11 +38,11 @@ struct SameHostOffer {
 struct SameHostMapping {
   std::span<const std::byte> here;
   std::uint64_t there = 0;  // the address of the file at the sender
-  // Returns the same bytes in this mapping. Returns an empty span if the mapping does not contain all of
-  // them.
+  // Returns the place in this mapping of the bytes that the sender has at `address`. Returns an empty span if
+  // the mapping does not contain all of them.
   [[nodiscard]] std::span<const std::byte> find(std::uint64_t address, std::size_t bytes) const noexcept;
 };
-// Passes the file to the handler.
+// Passes the file to the handler, and returns the handler's mapping.
 [[nodiscard]] SameHostMapping map_same_host(LaneHandler& handler, UniqueFd file, std::uint64_t there,
                                             std::size_t bytes);
 
@@ -50,7 +50,8 @@ class SameHostReader {
  public:
   // Opens a reader. Returns nullopt if there is no offer, or if the offer is not trustworthy.
   static std::optional<SameHostReader> open(const SameHostOffer& offer, const SessionToken& token);
-  // Fills `to`. The process was still alive afterwards, so the bytes are from its memory.
+  // Fills `to` from the sender's memory. Checks afterwards that the process is still alive, so the bytes are
+  // from its memory.
   Result<void> read(std::uint64_t address, std::span<std::byte> to) const;
   // Maps the offered file if it is available. Otherwise the mapping is empty.
   [[nodiscard]] SameHostMapping map(const SameHostOffer& offer, LaneHandler& handler) const;
@@ -63,7 +64,8 @@ class SameHostReader {
 
 // The receiver's side of a peer's offer.
 struct SameHostPeer {
-  std::optional<SameHostReader> reader;  // empty if the offer was not accepted
+  std::optional<SameHostReader> reader;  // the reader of the peer's memory; empty if the offer was not
+                                         // accepted
   SameHostMapping mapping;
   static SameHostPeer open(const SameHostOffer& offer, const SessionToken& token, LaneHandler& handler);
   // Returns this side's access to the peer's payloads, which is reported to the peer.

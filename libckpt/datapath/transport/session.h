@@ -6,7 +6,7 @@
 
 namespace ckpt::transport {
 
-// Returns kInvalidArgument for a header or payload beyond the limits.
+// Checks the sizes of a message. Returns kInvalidArgument for a header or payload beyond the limits.
 Result<void> check_sizes(std::size_t header_bytes, std::size_t payload_bytes);
 
 // Compares tokens in time that does not depend on where they differ.
@@ -15,7 +15,7 @@ Result<void> check_sizes(std::size_t header_bytes, std::size_t payload_bytes);
 // Returns the error for a handler that returned no memory for a payload.
 Error refused_payload(std::size_t payload_bytes);
 
-// Returns the error for a connecting lane that ended before the peer welcomed it.
+// Returns the error for a connecting lane that closed before the peer welcomed it.
 Error never_opened();
 
 }  // namespace ckpt::transport

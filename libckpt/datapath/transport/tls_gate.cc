@@ -56,12 +56,12 @@ Result<std::unique_ptr<TlsGate>> TlsGate::listen(std::shared_ptr<const tls::PskC
 
 std::optional<TlsGate::Arrival> TlsGate::progress() {
   const Nanos now = now_ns();
-  for (const auto& stranger : unauthenticated_peers_) {
-    if (now >= stranger->deadline) stranger->unwanted = true;
-    if (!arrival_ && !stranger->unwanted) step(*stranger);
+  for (const auto& peer : unauthenticated_peers_) {
+    if (now >= peer->deadline) peer->unwanted = true;
+    if (!arrival_ && !peer->unwanted) step(*peer);
   }
   admit(now);
-  std::erase_if(unauthenticated_peers_, [](const auto& stranger) { return stranger->unwanted; });
+  std::erase_if(unauthenticated_peers_, [](const auto& peer) { return peer->unwanted; });
   return std::exchange(arrival_, std::nullopt);
 }
 
@@ -78,12 +78,12 @@ void TlsGate::admit(Nanos now) {
   }
 }
 
-// Makes space by dropping the oldest stranger that has not shown the key. Data that it sent before the newest
-// stranger connected still counts.
+// Makes space by dropping the oldest peer that has not shown the key. Data that it sent before the newest
+// peer connected still counts.
 bool TlsGate::make_space() {
   while (unauthenticated_peers_.size() >= kMaxUnauthenticatedPeers) {
     const auto oldest = std::find_if(unauthenticated_peers_.begin(), unauthenticated_peers_.end(),
-                                     [](const auto& stranger) { return !stranger->knows_key; });
+                                     [](const auto& peer) { return !peer->knows_key; });
     if (oldest == unauthenticated_peers_.end()) return false;
     step(**oldest);
     if (arrival_) return false;
@@ -96,30 +96,29 @@ void TlsGate::admit_one(UniqueFd socket, Nanos now) {
   if (!make_space() || !set_up_tls_socket(socket.get()).has_value()) return;
   auto stream = tls::PskStream::server(context_, std::move(socket), tls::only_psk(address_, key_));
   if (!stream.has_value()) return;
-  auto stranger = std::make_unique<Stranger>();
-  stranger->stream = *std::move(stream);
-  stranger->deadline = now + greeting_nanos_;
-  unauthenticated_peers_.push_back(std::move(stranger));
+  auto peer = std::make_unique<UnauthenticatedPeer>();
+  peer->stream = *std::move(stream);
+  peer->deadline = now + greeting_nanos_;
+  unauthenticated_peers_.push_back(std::move(peer));
 }
 
-void TlsGate::step(Stranger& stranger) {
-  const auto ready = stranger.stream->handshake();
-  if (!ready.has_value()) stranger.unwanted = true;
+void TlsGate::step(UnauthenticatedPeer& peer) {
+  const auto ready = peer.stream->handshake();
+  if (!ready.has_value()) peer.unwanted = true;
   if (!ready.has_value() || !*ready) return;
-  stranger.knows_key = true;
-  const auto view = stranger.frames.read(*stranger.stream);
-  if (!view.has_value()) stranger.unwanted = true;
+  peer.knows_key = true;
+  const auto view = peer.frames.read(*peer.stream);
+  if (!view.has_value()) peer.unwanted = true;
   if (!view.has_value() || !*view) return;
-  stranger.unwanted = true;  // drop it, unless it is the peer and no longer a stranger
+  peer.unwanted = true;  // drop it, unless its HELLO shows that it is the right one
   const std::optional<Hello> hello = parse_hello(**view);
-  if (hello && tokens_equal(hello->token, token_))
-    arrival_ = Arrival{std::move(stranger.stream), hello->offer};
+  if (hello && tokens_equal(hello->token, token_)) arrival_ = Arrival{std::move(peer.stream), hello->offer};
 }
 
 std::size_t TlsGate::watch(std::span<pollfd> to) const {
   std::size_t count = 0;
-  for (const auto& stranger : unauthenticated_peers_)
-    to[count++] = {stranger->stream->fd(), stranger->stream->events(), 0};
+  for (const auto& peer : unauthenticated_peers_)
+    to[count++] = {peer->stream->fd(), peer->stream->events(), 0};
   if (now_ns() >= no_accept_before_) to[count++] = {listener_.get(), POLLIN, 0};
   return count;
 }
@@ -127,8 +126,8 @@ std::size_t TlsGate::watch(std::span<pollfd> to) const {
 std::optional<Nanos> TlsGate::next_deadline() const {
   std::optional<Nanos> next;
   if (now_ns() < no_accept_before_) next = no_accept_before_;
-  for (const auto& stranger : unauthenticated_peers_)
-    next = std::min(next.value_or(stranger->deadline), stranger->deadline);
+  for (const auto& peer : unauthenticated_peers_)
+    next = std::min(next.value_or(peer->deadline), peer->deadline);
   return next;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The listening side of a TLS lane before its peer has connected. A connection is a stranger until the
-// handshake is done and its HELLO has arrived. The number of strangers is small, and each has one deadline
-// for both. When there are too many, the oldest stranger that has not shown the key is dropped. Neither
-// silent nor slow connections can therefore block the peer. From a stranger that has not shown the key, only
-// the handshake is read.
-// Threads: the lane's. Ownership: the gate owns its listener and strangers. Errors: only those of listen().
+// The listening side of a TLS lane before its peer has connected. A connection is an unauthenticated peer
+// until the handshake is done and its HELLO has arrived. The number of these peers is small, and each has
+// one deadline for both. When there are too many, the oldest that has not shown the key is dropped. Neither
+// silent nor slow connections can therefore block the right peer. From a peer that has not shown the key,
+// only the handshake is read.
+// Threads: the lane's. Ownership: the gate owns its listener and the unauthenticated peers. Errors: only
+// those of listen().
 #pragma once
 
 #include <poll.h>
@@ -60,7 +61,7 @@ class TlsGate {
   [[nodiscard]] std::optional<Nanos> next_deadline() const;
 
  private:
-  struct Stranger {
+  struct UnauthenticatedPeer {
     std::unique_ptr<tls::PskStream> stream;
     FrameReader frames;
     Nanos deadline = 0;
@@ -73,7 +74,7 @@ class TlsGate {
   void admit(Nanos now);
   bool make_space();
   void admit_one(UniqueFd socket, Nanos now);
-  void step(Stranger& stranger);
+  void step(UnauthenticatedPeer& peer);
 
   std::shared_ptr<const tls::PskContext> context_;
   const SessionToken token_;
@@ -81,8 +82,8 @@ class TlsGate {
   const Nanos greeting_nanos_;
   std::string address_;
   UniqueFd listener_;
-  Nanos no_accept_before_ = 0;  // set after a failed accept(2), such as without free descriptors
-  std::vector<std::unique_ptr<Stranger>> unauthenticated_peers_;  // the strangers, oldest first
+  Nanos no_accept_before_ = 0;  // set after a failed accept(2), such as when no descriptors are free
+  std::vector<std::unique_ptr<UnauthenticatedPeer>> unauthenticated_peers_;  // oldest first
   std::optional<Arrival> arrival_;
 };
 

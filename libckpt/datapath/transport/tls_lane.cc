@@ -122,7 +122,7 @@ void TlsLane::open() {
 
 bool TlsLane::receive() {
   bool any = false;
-  for (std::size_t taken = 0; taken < kRoundBytes && !failed_ && !close_requested_;) {
+  for (std::size_t received = 0; received < kRoundBytes && !failed_ && !close_requested_;) {
     auto got = receive_some();
     if (!got.has_value()) {
       fail(std::move(got).error());
@@ -131,7 +131,7 @@ bool TlsLane::receive() {
     drained_ = *got == 0;
     if (drained_) break;
     any = true;
-    taken += *got;
+    received += *got;
   }
   return any;
 }
@@ -224,14 +224,14 @@ bool TlsLane::report_sent() {
 bool TlsLane::transmit() {
   bool any = false;
   for (std::size_t written = 0; written < kRoundBytes && !failed_ && !close_requested_;) {
-    auto taken = transmit_some(kRoundBytes - written);
-    if (!taken.has_value()) {
-      fail(std::move(taken).error());
+    auto sent = transmit_some(kRoundBytes - written);
+    if (!sent.has_value()) {
+      fail(std::move(sent).error());
       break;
     }
-    if (*taken == 0) break;
+    if (*sent == 0) break;
     any = true;
-    written += *taken;
+    written += *sent;
   }
   const auto flushed = stream_->flush();
   if (!flushed.has_value()) fail(flushed.error());
@@ -240,23 +240,23 @@ bool TlsLane::transmit() {
 
 // Transmits a frame, or a piece of a payload. Returns 0 if there is no data or no space.
 Result<std::size_t> TlsLane::transmit_some(std::size_t max_bytes) {
-  std::size_t taken = 0;
+  std::size_t sent = 0;
   if (!in_message_) {
     CKPT_TRY(started, start_frame());
     if (!started) return std::size_t{0};
-    taken = sizeof(Frame);
+    sent = sizeof(Frame);
   }
-  if (!in_message_) return taken;  // the frame was a control frame
+  if (!in_message_) return sent;  // the frame was a control frame
   if (!leaving_.empty()) {
     CKPT_TRY(written, stream_->write(leaving_.first(std::min(max_bytes, leaving_.size()))));
     leaving_ = leaving_.subspan(written);
-    taken += written;
+    sent += written;
   }
   if (leaving_.empty()) {
     sends_.at(next_++).done = true;
     in_message_ = false;
   }
-  return taken;
+  return sent;
 }
 
 // Starts the next frame. Control frames are sent between messages. The count of delivered messages is sent

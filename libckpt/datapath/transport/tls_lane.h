@@ -74,30 +74,30 @@ class TlsLane final : public Lane {
   LaneHandler& handler_;
   std::string address_;
   const std::unique_ptr<LaneWaker> waker_;
-  std::unique_ptr<TlsGate> gate_;  // set in listening lanes until the peer has connected
+  std::unique_ptr<TlsGate> gate_;  // the gate of a listening lane; set until the peer has connected
   std::unique_ptr<tls::PskStream> stream_;
 
   SameHostOffer offer_;  // in connecting lanes: the offer of this process's memory
-  PayloadAccess payload_access_ = PayloadAccess::kSent;  // the peer's access to that memory
+  PayloadAccess payload_access_ = PayloadAccess::kSent;  // the peer's access to this process's memory
   SameHostPeer same_host_;                               // in listening lanes: the peer's memory
 
   FrameReader frames_;
-  FrameView message_;                    // the message that is arriving; its header is in frames_
-  std::span<std::byte> payload_;         // the destination of the payload
+  FrameView message_;                    // the message that is arriving, whose header is in frames_
+  std::span<std::byte> payload_;         // the destination of the payload that is arriving
   std::size_t arrived_ = 0;              // the number of bytes of payload_ that have arrived
   std::uint64_t same_host_address_ = 0;  // the address of payload_ at the peer on this host
-  bool drained_ = true;                  // the stream had no more data
+  bool drained_ = true;                  // whether the stream had no more data
   DeliveryCount count_;
 
   OutgoingRing sends_;
   std::uint64_t next_ = 0;              // the number of the next message to transmit
-  std::span<const std::byte> leaving_;  // the rest of that message's payload
+  std::span<const std::byte> leaving_;  // the rest of the payload of the message that is being transmitted
   bool in_message_ = false;
   bool welcome_due_ = false;
 
   bool hello_sent_ = false;
   bool open_ = false;
-  bool peer_left_ = false;  // the peer's BYE has arrived
+  bool peer_left_ = false;  // whether the peer's BYE has arrived
   bool in_callback_ = false;
   bool close_requested_ = false;
   std::optional<Error> failed_;

@@ -24,8 +24,8 @@ Result<LaneAddress> local_address_of(int socket);
 // Returns a nonblocking socket whose connection is in progress or has already failed. A failure appears at
 // the first use.
 Result<UniqueFd> dial_tls(const LaneAddress& local, const LaneAddress& address);
-// Sets up an accepted connection. Small messages are sent at once, and an unreachable host ends the
-// connection within about 15 seconds.
+// Sets up an accepted connection. Small messages are sent at once, and a connection to an unreachable host is
+// closed within about 15 seconds.
 Result<void> set_up_tls_socket(int socket);
 
 }  // namespace ckpt::transport

@@ -27,7 +27,7 @@
 // an open lane closes it without a callback. Errors: after on_closed (exactly once per lane, also for a
 // listening lane that is closed) send() returns its error. Liveness: a killed peer process closes the lane.
 // The control connection must detect a silent network; a TLS lane also ends after about a minute without an
-// answer. Trust: the token excludes strangers from a migration. A TLS lane proves that both ends have the
+// answer. Trust: the token excludes unknown peers from a migration. A TLS lane proves that both ends have the
 // token, and nothing can be read or changed in transit. UCX itself authenticates no peer and may abort on
 // malicious bytes (docs/design.md §5). Use UCX on trusted networks and in a process that may crash.
 #pragma once
@@ -65,7 +65,7 @@ struct SameHostMemory {
 
 // The peer's access to payloads that are in this process's memory.
 enum class PayloadAccess : std::uint8_t {
-  kSent,   // payloads are sent
+  kSent,   // payloads are sent over the connection
   kReads,  // the peer reads payloads
   kMaps    // the peer reads payloads, except those in the file, which it has mapped
 };
@@ -95,7 +95,7 @@ class LaneHandler {
   // Runs when the payload of `token` may be reused, in the order of send(). This is not an acknowledgement:
   // the peer may not have the payload yet.
   virtual void on_sent(std::uint64_t token) = 0;
-  // Runs at the end, for any reason. Messages without on_sent may or may not have arrived.
+  // Runs when the lane is closed, for any reason. Messages without on_sent may or may not have arrived.
   virtual void on_closed(const Error& error) = 0;
 };
 
@@ -118,8 +118,8 @@ class Lane {
   virtual void wait(Nanos timeout) = 0;
   // Ends the current or the next wait(). Any thread may call it.
   virtual void wake() noexcept = 0;
-  // Ends the lane now. Messages that on_sent has not reported may be lost. Calls on_closed (kAborted) at once
-  // or, when called from a callback, at the end of progress().
+  // Closes the lane now. Messages that on_sent has not reported may be lost. Calls on_closed (kAborted) at
+  // once or, when called from a callback, at the end of progress().
   virtual void close() = 0;
   [[nodiscard]] virtual bool closed() const noexcept = 0;
 };
@@ -145,19 +145,20 @@ std::unique_ptr<Transport> make_spread_transport(std::vector<Transport*> over);
 
 // The ports at which lanes listen. A lane takes an unused port of the range.
 struct PortRange {
-  std::uint16_t first = 0;  // 0: the kernel chooses the port
+  std::uint16_t first = 0;  // the first port of the range; 0 if the kernel chooses the port
   std::uint16_t last = 0;
 };
 
 struct UcxOptions {
-  std::string ip = "127.0.0.1";  // lanes listen on, and connect from, the device with this address
-  PortRange ports{};             // also for the connections that UCX makes
+  std::string ip = "127.0.0.1";  // the IP address of the device on which lanes listen and from which they
+                                 // connect
+  PortRange ports{};             // the ports of the listeners, and of the connections that UCX makes
   // If false, TCP is used. If true, the RDMA device that belongs to that network device is used, by rc_verbs
   // and connected by rdmacm. Both exclude shared memory: UCX 1.13 has no peer failure detection for it.
   bool rdma = false;
   // Additional settings, such as "TX_SEG_SIZE" = "64k". For a transport's settings, UCX 1.13 requires the
-  // name without the transport's name. It only warns of a name that it does not know. The environment's UCX_*
-  // variables are not read for these settings.
+  // name without the transport's name. UCX only warns of a name that it does not know. The environment's
+  // UCX_* variables are not read for these settings.
   std::vector<std::pair<std::string, std::string>> settings;
 };
 // Creates the transport. Returns kNotSupported if no RDMA device belongs to the device of `ip`, or UCX cannot
@@ -170,7 +171,7 @@ struct TlsOptions {
   // The time from a connection's arrival to the end of its greeting. The connection is dropped after that.
   Nanos greeting_nanos = 10'000'000'000;
   std::uint64_t rekey_bytes = std::uint64_t{64}
-                              << 30;  // in one direction of a lane, after which the key is replaced
+                              << 30;  // the bytes in one direction of a lane after which the key is replaced
 };
 // Makes a transport for lanes over TCP with TLS 1.3, keyed by the session token (docs/adr/0027). Returns
 // kInvalidArgument for text that is not an interface's IP address, or errno if this machine does not have the

@@ -116,7 +116,7 @@ Error ucx_error(ucs_status_t status, std::string what) {
 }
 
 Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& options) {
-  (void)check_ucx_guard();  // called here so that every program with lanes links it
+  (void)check_ucx_guard();  // called here so that every program with lanes links the guard
   CKPT_TRY(local, parse_ip(options.ip));
   CKPT_TRY(device, device_of(local));
   ucp_config_t* read = nullptr;
@@ -131,7 +131,8 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   }
   CKPT_TRYV(set(config.get(), "TLS", transports));
   CKPT_TRYV(set(config.get(), "NET_DEVICES", used));
-  // The way to connect. By default, UCX uses rdmacm for TCP, too, if there is an RDMA device.
+  // The transport that sets up connections. By default, UCX uses rdmacm for TCP, too, if there is an RDMA
+  // device.
   CKPT_TRYV(set(config.get(), "SOCKADDR_TLS_PRIORITY", options.rdma ? "rdmacm" : "tcp"));
   // The address family. If a device has addresses of both families, UCX takes the first one in its setting.
   if (!options.rdma) {

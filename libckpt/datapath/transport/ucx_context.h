@@ -41,7 +41,7 @@ class UcxContext {
   static Result<std::shared_ptr<const UcxContext>> create(const UcxOptions& options);
 
   [[nodiscard]] ucp_context_h get() const noexcept { return context_.get(); }
-  // the ip of the options, with port 0
+  // Returns the IP address of the options, with port 0.
   [[nodiscard]] const LaneAddress& local() const noexcept { return local_; }
   [[nodiscard]] PortRange ports() const noexcept { return ports_; }
   [[nodiscard]] bool rdma() const noexcept { return rdma_; }

@@ -63,7 +63,7 @@ class KeptNumbers {
 
 KeptNumbers& kept_numbers() {
   static auto* const numbers = new KeptNumbers;  // never destroyed, because UCX's threads may close sockets
-                                                 // until the process ends
+                                                 // until the process exits
   return *numbers;
 }
 

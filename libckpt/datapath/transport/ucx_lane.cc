@@ -42,7 +42,7 @@ Result<std::unique_ptr<UcxLane>> UcxLane::connect(std::shared_ptr<const UcxConte
   const LaneAddress& local = lane->context_->local();
   if (local.family() != address.family())
     return Error(ErrorCode::kInvalidArgument,
-                 "The lane's address has another address family than this side's address");
+                 "The lane's address has a different address family than this side's address");
   params.sockaddr = {address.get(), address.length};
   params.local_sockaddr = {local.get(), local.length};
   CKPT_TRY(connection, lane->make_connection(params));
@@ -132,7 +132,8 @@ Result<void> UcxLane::send_control(ucp_ep_h endpoint, FrameKind kind) {
   param.flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER;
   const ucs_status_ptr_t request =
       ucp_am_send_nbx(endpoint, kActiveMessageId, control_frame_.data(), bytes, nullptr, 0, &param);
-  if (UCS_PTR_IS_ERR(request)) return ucx_error(UCS_PTR_STATUS(request), "Cannot greet the peer");
+  if (UCS_PTR_IS_ERR(request))
+    return ucx_error(UCS_PTR_STATUS(request), "Cannot send a greeting to the peer");
   if (request != nullptr) {
     ++outstanding_;
     control_busy_ = true;
@@ -155,8 +156,8 @@ ucs_status_t UcxLane::on_active_message(void* lane_pointer, const void* header, 
   auto view = parse_frame(header, header_bytes, bytes);
   if (view.has_value()) {
     lane.handle_frame(*view, data, *param);
-  } else if (Connection* stranger = lane.find_stranger(param->reply_ep)) {
-    stranger->unwanted = true;
+  } else if (Connection* connection = lane.find_unauthenticated(param->reply_ep)) {
+    connection->unwanted = true;
   } else {
     lane.fail(std::move(view).error());
   }
@@ -166,8 +167,8 @@ ucs_status_t UcxLane::on_active_message(void* lane_pointer, const void* header, 
 void UcxLane::handle_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param) {
   const bool replies = (param.recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
   if (!replies || peer_ == nullptr || param.reply_ep != peer_->endpoint) {
-    if (Connection* stranger = find_stranger(replies ? param.reply_ep : nullptr))
-      handle_hello(view, *stranger);
+    if (Connection* connection = find_unauthenticated(replies ? param.reply_ep : nullptr))
+      handle_hello(view, *connection);
     return;
   }
   if (view.frame.kind == FrameKind::kWelcome && !listening_ && !greeted_) {
@@ -186,29 +187,29 @@ void UcxLane::handle_frame(const FrameView& view, void* data, const ucp_am_recv_
   if (!credited.has_value()) return fail(credited.error());
   if (!has_message) return;
   const bool rendezvous = (param.recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  auto taken = receives_.accept(worker_.get(), view, data, rendezvous, same_host_, handler_, outstanding_);
-  if (!taken.has_value()) fail(std::move(taken).error());
+  auto accepted = receives_.accept(worker_.get(), view, data, rendezvous, same_host_, handler_, outstanding_);
+  if (!accepted.has_value()) fail(std::move(accepted).error());
 }
 
-void UcxLane::handle_hello(const FrameView& view, Connection& stranger) {
+void UcxLane::handle_hello(const FrameView& view, Connection& connection) {
   const std::optional<Hello> hello = parse_hello(view);
   const bool right = hello && tokens_equal(hello->token, token_);
   if (!right || peer_ != nullptr) {
-    stranger.unwanted = true;
+    connection.unwanted = true;
     return;
   }
   const auto found = std::find_if(unauthenticated_peers_.begin(), unauthenticated_peers_.end(),
-                                  [&stranger](const auto& entry) { return entry.get() == &stranger; });
+                                  [&connection](const auto& entry) { return entry.get() == &connection; });
   peer_ = std::move(*found);
   unauthenticated_peers_.erase(found);
   same_host_ = SameHostPeer::open(hello->offer, token_, handler_);
   greeted_ = true;
 }
 
-UcxLane::Connection* UcxLane::find_stranger(ucp_ep_h endpoint) {
+UcxLane::Connection* UcxLane::find_unauthenticated(ucp_ep_h endpoint) {
   if (endpoint == nullptr) return nullptr;
-  for (const auto& stranger : unauthenticated_peers_) {
-    if (stranger->endpoint == endpoint) return stranger.get();
+  for (const auto& connection : unauthenticated_peers_) {
+    if (connection->endpoint == endpoint) return connection.get();
   }
   return nullptr;
 }
@@ -228,10 +229,10 @@ void UcxLane::admit_requests() {
   requests_.clear();
 }
 
-void UcxLane::drop_strangers() {
-  std::erase_if(unauthenticated_peers_, [this](const auto& stranger) {
-    if (peer_ == nullptr && !stranger->unwanted && !stranger->failed) return false;
-    disconnect(*stranger);
+void UcxLane::drop_unauthenticated() {
+  std::erase_if(unauthenticated_peers_, [this](const auto& connection) {
+    if (peer_ == nullptr && !connection->unwanted && !connection->failed) return false;
+    disconnect(*connection);
     return true;
   });
 }
@@ -264,7 +265,7 @@ bool UcxLane::progress() {
     any = true;
   if (!any && context_->rdma() && !peer_left_) any = progress_armed();
   if (!requests_.empty()) admit_requests();
-  if (!unauthenticated_peers_.empty()) drop_strangers();
+  if (!unauthenticated_peers_.empty()) drop_unauthenticated();
   if (greeted_ && !open_ && !failure()) {
     open();
     any = true;
@@ -379,7 +380,7 @@ void UcxLane::shut_down() {
   send_goodbye();
   for (ucp_conn_request_h request : requests_) ucp_listener_reject(listener_.get(), request);
   requests_.clear();
-  for (const auto& stranger : unauthenticated_peers_) disconnect(*stranger);
+  for (const auto& connection : unauthenticated_peers_) disconnect(*connection);
   if (peer_ != nullptr) disconnect(*peer_);
   const Nanos deadline = now_ns() + kShutDownNanos;
   while (outstanding_ > 0 && now_ns() < deadline) ucp_worker_progress(worker_.get());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane over one UCX worker. The target's worker listens on a socket address. A peer that connects is a
-// stranger until its first frame (HELLO) shows the session token. Then the listener ends, other strangers are
-// dropped, and WELCOME opens the lane at both ends. UCX's callbacks only record events; most other work
-// follows in progress().
+// A lane over one UCX worker. The target's worker listens on a socket address. A peer that connects is
+// unauthenticated until its first frame (HELLO) shows the session token. Then the listener ends, other
+// unauthenticated peers are dropped, and WELCOME opens the lane at both ends. UCX's callbacks only record
+// events; most other work follows in progress().
 //
 // A lane ends with BYE. After it neither end drives its worker again, and messages in flight are dropped.
 // ucx_guard.h prevents UCX from ending the process when a connection is lost. Threads, ownership and errors:
@@ -47,7 +47,7 @@ class UcxLane final : public Lane {
   struct Connection {
     ucp_ep_h endpoint = nullptr;
     std::optional<ucs_status_t> failed;
-    bool unwanted = false;  // the connection is dropped in the next progress()
+    bool unwanted = false;  // whether the connection is dropped in the next progress()
   };
 
   UcxLane(std::shared_ptr<const UcxContext> context, const SessionToken& token, LaneHandler& handler,
@@ -63,11 +63,11 @@ class UcxLane final : public Lane {
   static ucs_status_t on_active_message(void* lane, const void* header, std::size_t header_bytes, void* data,
                                         std::size_t bytes, const ucp_am_recv_param_t* param);
   void handle_frame(const FrameView& view, void* data, const ucp_am_recv_param_t& param);
-  void handle_hello(const FrameView& view, Connection& stranger);
-  Connection* find_stranger(ucp_ep_h endpoint);
+  void handle_hello(const FrameView& view, Connection& connection);
+  Connection* find_unauthenticated(ucp_ep_h endpoint);
 
   void admit_requests();
-  void drop_strangers();
+  void drop_unauthenticated();
   void open();
   bool progress_armed();
   bool deliver();
@@ -85,14 +85,14 @@ class UcxLane final : public Lane {
   const bool listening_;
   std::string address_;
   std::size_t outstanding_ = 0;  // the number of requests that UCX holds; declared before the windows, which
-                                 // count in it
+                                 // update it
   SendWindow sends_;
   ReceiveWindow receives_;
   SameHostOffer offer_;  // in connecting lanes: the offer of this process's memory
-  PayloadAccess payload_access_ = PayloadAccess::kSent;  // the peer's access to that memory
+  PayloadAccess payload_access_ = PayloadAccess::kSent;  // the peer's access to this process's memory
   SameHostPeer same_host_;                               // in listening lanes: the peer's memory
   std::array<std::byte, kMaxHelloBytes> control_frame_{};
-  bool control_busy_ = false;  // UCX still reads control_frame_
+  bool control_busy_ = false;  // whether UCX still reads control_frame_
   std::unique_ptr<LaneWaker> waker_;
   int worker_fd_ = -1;  // a descriptor that UCX owns
   UniqueUcpWorker worker_;
@@ -100,9 +100,9 @@ class UcxLane final : public Lane {
   std::vector<ucp_conn_request_h> requests_;
   std::vector<std::unique_ptr<Connection>> unauthenticated_peers_;
   std::unique_ptr<Connection> peer_;
-  bool greeted_ = false;  // the peer showed the token, and on_open must still be called
+  bool greeted_ = false;  // whether the peer showed the token, so that on_open must be called
   bool open_ = false;
-  bool peer_left_ = false;  // the peer's BYE has arrived
+  bool peer_left_ = false;  // whether the peer's BYE has arrived
   bool in_callback_ = false;
   bool close_requested_ = false;
   std::optional<Error> failed_;

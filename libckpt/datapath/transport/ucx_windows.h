@@ -63,7 +63,7 @@ class ReceiveWindow {
   [[nodiscard]] std::optional<Delivery> front() const noexcept;
   void pop() noexcept;
   [[nodiscard]] DeliveryCount& count() noexcept { return count_; }
-  // Returns the failure of a rendezvous, after which the lane must end.
+  // Returns the failure of a rendezvous, after which the lane must be closed.
   [[nodiscard]] std::optional<ucs_status_t> failure() const noexcept { return failure_; }
 
  private:

@@ -11,7 +11,7 @@ namespace ckpt::job {
 struct AllowedDifferences {
   bool missing = false;  // allows entries that only the source has, whose content is dropped
   bool is_new = false;   // allows entries that only this instance has, which stay unchanged
-  bool changed = false;  // allows entries of another size, treated as missing and new
+  bool changed = false;  // allows entries of a different size, which are treated as missing and new
 
   [[nodiscard]] static AllowedDifferences from_environment() {
     AllowedDifferences allowed;

@@ -34,7 +34,8 @@ Result<void> DeviceState::use_current_context() {
   }
   if (context_ == current) return ok();
   if (context_ != nullptr) {
-    return Error(ErrorCode::kRefused, "A rank uses one GPU and one CUDA context; another one is current now");
+    return Error(ErrorCode::kRefused,
+                 "A rank uses one GPU and one CUDA context; a different one is current now");
   }
   CUdevice device = 0;
   CUuuid uuid{};
@@ -170,8 +171,8 @@ local::StateSummary DeviceState::summary() const {
     summary.reason.assign(
         mib + " MiB of named memory cannot be exported, at most " +
         std::to_string(local::kMaxUnexportableBytes >> 20) +
-        " MiB can be moved with the host state: allocate it with ckpt_alloc, or with cuMemCreate and "
-        "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; the largest is tensor '" +
+        " MiB can be moved with the host state: allocate this memory with ckpt_alloc, or with cuMemCreate "
+        "and CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; the largest is tensor '" +
         largest->name + "'");
   }
   return summary;
@@ -233,7 +234,7 @@ Result<void> DeviceState::apply(const StateImage& image) const {
   for (const StateEntry& entry : image.entries()) {
     if (entry.kind != EntryKind::kTensor) continue;
     const Tensor* tensor = tensors_.find(entry.name);
-    // check() has allowed the difference
+    // Skips the tensor, because check() has allowed the difference.
     if (tensor == nullptr || tensor->bytes != entry.data.size()) continue;
     const ContextScope scope(*api_, context_);
     CKPT_CUDA_TRY(*api_, cuMemcpyHtoD_v2(tensor->pointer, entry.data.data(), entry.data.size()));

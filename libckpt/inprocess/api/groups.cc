@@ -42,7 +42,7 @@ const char* name_of(ckpt_status status) {
 Error failure(const char* call, const std::string& group, ckpt_status status) {
   return Error(ErrorCode::kAborted, "Group '" + group + "': its callback " + call + " returned " +
                                         name_of(status) + " (" + std::to_string(static_cast<int>(status)) +
-                                        "); the log of the rank may have more");
+                                        "); see the log of the rank for details");
 }
 
 std::span<const local::GroupRecord> records_of(const local::JoinGroups& order) {
@@ -145,7 +145,7 @@ Result<void> Groups::swap(std::uint64_t epoch) {
     const ckpt_status done = group->ops.swap == nullptr ? CKPT_OK : group->ops.swap(group->user, epoch);
     if (done != CKPT_OK) return failure("swap", group->name, done);
   }
-  give(Discard{epoch, std::move(made)});  // the groups in use before
+  give(Discard{epoch, std::move(made)});  // discards the groups that were in use before
   return ok();
 }
 

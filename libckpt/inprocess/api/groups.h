@@ -75,7 +75,7 @@ class Groups {
   };
   using Order = std::variant<Ask, Join, Discard>;
 
-  // Gives up unfinished joins of the matching epochs, and discards their communicators that are not in use.
+  // Abandons unfinished joins of the matching epochs, and discards their communicators that are not in use.
   void discard_those(const std::function<bool(std::uint64_t epoch)>& which);
   void give(Order order);
   void serve();
@@ -83,7 +83,7 @@ class Groups {
   void carry_out(const Join& join);
   void carry_out(const Discard& discard);
   Result<void> make(const Join& join, std::vector<const Group*>& begun);
-  // Waits until all groups are done, or the epoch is given up.
+  // Waits until all groups are done, or the epoch is abandoned.
   Result<void> wait_for(const std::vector<const Group*>& groups, std::uint64_t epoch);
   Result<std::vector<local::GroupRecord>> describe(const Ask& ask) const;
   [[nodiscard]] std::vector<const Group*> snapshot() const;
@@ -94,10 +94,10 @@ class Groups {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool knows_gang_ = false;
-  std::map<std::string, Group> groups_;  // entries are never removed
+  std::map<std::string, Group> groups_;  // the groups by their name; entries are never removed
   std::deque<Order> orders_;
   std::uint64_t joining_ = 0;                // the epoch whose groups are being made
-  bool is_given_up_ = false;                 // whether the epoch `joining_` was given up
+  bool is_given_up_ = false;                 // whether the epoch `joining_` was abandoned
   std::uint64_t joined_ = 0;                 // the epoch whose groups are made and not in use yet
   std::vector<const Group*> joined_groups_;  // the groups of epoch `joined_`
   bool ends_ = false;

@@ -114,7 +114,7 @@ Result<void> HostStates::check(const StateImage& image, const AllowedDifferences
 Result<void> HostStates::apply(const StateImage& image) const {
   for (const auto& [name, memory] : memory_) {
     const StateEntry* entry = image.find(EntryKind::kBytes, name);
-    // check() has allowed the difference
+    // Skips the memory, because check() has allowed the difference.
     if (entry == nullptr || entry->data.size() != memory.bytes) continue;
     if (memory.bytes != 0) std::memcpy(memory.pointer, entry->data.data(), memory.bytes);
   }

@@ -38,7 +38,7 @@ Result<ckpt_start> Session::wait_as_standby() {
   CKPT_TRYV(send(0, local::StandbyReady{}));
   fault_point(FaultPoint::kRankStandbyReady);
   const std::optional<ResumeOrder> order = wait_for_order();
-  if (!order) return Error(ErrorCode::kAborted, "The standby was ordered to end");
+  if (!order) return Error(ErrorCode::kAborted, "The standby was ordered to exit");
   Result<void> applied = take_over(*order);
   if (!applied.has_value()) {
     CKPT_TRYV(send(order->request, to_failed(local::MessageType::kResume, applied.error())));

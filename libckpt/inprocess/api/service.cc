@@ -97,7 +97,8 @@ Result<void> Session::start_export(std::uint64_t request) {
   return pump_exports();
 }
 
-// Sends the batches that can be sent now. A region that cannot be exported ends the export, not the program.
+// Sends the batches that can be sent now. A region that cannot be exported terminates the export, not the
+// program.
 Result<void> Session::pump_exports() {
   while (const std::optional<local::ExportStream::Batch> batch = exports_.next_batch()) {
     CKPT_TRYV(send_batch(*batch));

@@ -16,7 +16,8 @@ namespace {
 
 // The request word that ckpt_barrier reads in a process without a keeper.
 const std::atomic<std::uint32_t> kNothingAsked{0};
-const std::atomic<std::uint32_t> kAlways{1};  // a nonzero word, because each barrier is counted
+const std::atomic<std::uint32_t> kAlways{1};  // a word that is always nonzero, because each barrier is
+                                              // counted
 
 Error inside_callback() {
   return Error(ErrorCode::kInvalidArgument,

@@ -94,7 +94,7 @@ class Session {
 
   std::unique_ptr<local::KeeperLink> link_;
   const bool return_moved_;
-  UniqueFd wake_;  // an eventfd that requests the end of the service thread
+  UniqueFd wake_;  // an eventfd that tells the service thread to exit
   std::thread service_;
 
   std::mutex mutex_;
@@ -103,7 +103,7 @@ class Session {
   HostStates host_;
   local::ExportStream exports_;
   bool ready_ = false;
-  bool frozen_ = false;  // the rank is paused, and tables must not change
+  bool frozen_ = false;  // whether the rank is paused, so that tables must not change
   bool moved_ = false;
   std::uint64_t failed_pause_ = 0;  // a pause that was answered with Failed and may still be requested
   std::optional<ResumeOrder> order_;

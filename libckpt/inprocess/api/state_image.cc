@@ -13,7 +13,8 @@
 namespace ckpt::job {
 namespace {
 
-constexpr std::uint64_t kStateMagic = 0x31455441'54535043;  // the bytes "CPSTATE1"
+constexpr std::uint64_t kStateMagic = 0x31455441'54535043;  // the magic of a state image: the bytes
+                                                            // "CPSTATE1"
 constexpr std::uint32_t kMaxEntries = 1u << 17;
 constexpr std::uint64_t kAlignment = 16;
 

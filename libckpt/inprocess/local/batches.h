@@ -12,7 +12,7 @@
 
 namespace ckpt::local {
 
-// Calls send(batch) for each kMaxRecords records.
+// Calls send(batch) for every batch of up to kMaxRecords records.
 template <class Batch, class Record, class Send>
 Result<void> in_batches(const std::vector<Record>& records, Send send) {
   for (std::size_t at = 0; at < records.size(); at += kMaxRecords) {

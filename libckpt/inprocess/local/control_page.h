@@ -16,11 +16,11 @@ namespace ckpt::local {
 // Bits of the request word. The word is zero while nothing is requested: ckpt_barrier is then one load and
 // one branch.
 inline constexpr std::uint32_t kPauseAsked = 1;
-inline constexpr std::uint32_t kGateClosed = 2;   // the lease has expired: run no further than the next
-                                                  // barrier
-inline constexpr std::uint32_t kStopsAtStep = 4;  // stop_at is valid
+inline constexpr std::uint32_t kGateClosed = 2;   // the lease has expired, so the rank may run no further
+                                                  // than the next barrier
+inline constexpr std::uint32_t kStopsAtStep = 4;  // the bit that is set while stop_at is valid
 inline constexpr std::uint32_t kOneChange =
-    256;  // added at each change of stop_at, so that no waiter misses a change
+    256;  // the number added to the request word at each change of stop_at, so that no waiter misses a change
 
 struct ControlPage {
   std::uint32_t magic;
@@ -28,7 +28,7 @@ struct ControlPage {
   std::atomic<std::uint32_t> request;  // the request word, also a futex that is woken at each change
   std::uint32_t reserved;
   std::atomic<std::uint64_t> pause_request;  // the `request` of the Pause that set kPauseAsked
-  std::atomic<std::uint64_t> pause_at;       // the barrier for the pause; 0 for the next one
+  std::atomic<std::uint64_t> pause_at;       // the barrier at which to pause; 0 for the next one
   // For ranks of gangs: the barrier at which the rank waits. A rank that is beyond it waits at its next
   // barrier (GANG-1).
   std::atomic<std::uint64_t> stop_at;

@@ -27,12 +27,12 @@ class KeeperLink {
 
   [[nodiscard]] const Welcome& welcome() const { return welcome_; }
   [[nodiscard]] const ControlPageMapping& page() const { return page_; }
-  // Returns true for a rank of a gang.
+  // Returns whether barriers are counted, which is true for a rank of a gang.
   [[nodiscard]] bool counts_barriers() const { return barriers_.has_value(); }
   // Counts a barrier. Call it at each barrier, before the page is read. Returns 0 if barriers are not
   // counted.
   std::uint64_t count_barrier() { return barriers_ ? barriers_->count() : 0; }
-  // Sets the barrier at which the instance waited that this instance continues.
+  // Sets the barrier at which the previous instance waited, which this instance continues.
   void go_on_from_barrier(std::uint64_t barrier) {
     if (barriers_) barriers_->go_on_from(barrier);
   }
@@ -40,8 +40,8 @@ class KeeperLink {
 
   Result<void> send(std::uint64_t request, Body body, std::span<const int> descriptors = {});
   Result<Received> receive() { return socket_.receive(); }
-  // Sends `last` and closes the socket. Everything else of the keeper's is removed from this process before.
-  // The link cannot be used afterwards.
+  // Sends `last` and closes the socket. Before that, everything else that belongs to the keeper is removed
+  // from this process. The link cannot be used afterwards.
   Result<void> leave(std::uint64_t request, Body last);
 
  private:

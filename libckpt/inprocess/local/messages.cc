@@ -198,7 +198,7 @@ const char* problem(const Fetch& body) {
 
 template <class T>
 const char* problem(const T&) {
-  return nullptr;  // every value is valid
+  return nullptr;  // every value of this field is valid
 }
 
 bool descriptors_fit(const Body& body, std::size_t descriptors) {

@@ -105,18 +105,19 @@
 
 namespace ckpt::local {
 
-inline constexpr std::uint32_t kMagic = 0x434b504c;  // the bytes "LPKC" in memory
+inline constexpr std::uint32_t kMagic = 0x434b504c;  // the magic of a local message: the bytes "LPKC" in
+                                                     // memory
 inline constexpr std::uint16_t kProtocolVersion = 6;
 inline constexpr std::size_t kMaxMessageBytes = 64 * 1024;
 inline constexpr std::size_t kMaxDescriptors = 64;
-inline constexpr std::size_t kMaxRecords = 64;  // the limit for one batch
+inline constexpr std::size_t kMaxRecords = 64;  // the maximum number of records in one batch
 inline constexpr std::uint32_t kMaxRanks = 1024;
 inline constexpr std::size_t kMaxDims = 8;
-inline constexpr std::size_t kNameBytes = 256;  // includes the terminating NUL
+inline constexpr std::size_t kNameBytes = 256;  // the maximum size of a name, including the terminating NUL
 inline constexpr std::uint64_t kMaxUnexportableBytes = 64ull << 20;
 inline constexpr std::uint64_t kMaxHostStateBytes = 4ull << 30;
 inline constexpr std::size_t kTicketBytes = 512;
-inline constexpr std::size_t kMaxGpus = 16;  // the limit for one rank
+inline constexpr std::size_t kMaxGpus = 16;  // the maximum number of GPUs of one rank
 inline constexpr std::uint64_t kNoRegion = 0;
 inline constexpr Nanos kNoDeadline = 0;
 
@@ -191,9 +192,9 @@ using Name = FixedText<kNameBytes>;
 using Text = FixedText<512>;
 
 struct RegionRecord {    // one physical allocation
-  std::uint64_t id = 0;  // never 0, and never reused by a rank
+  std::uint64_t id = 0;  // the number of the region, which is never 0 and never reused by a rank
   std::uint64_t generation = 0;
-  std::uint64_t bytes = 0;  // a multiple of the driver's granularity
+  std::uint64_t bytes = 0;  // the size of the region, a multiple of the driver's granularity
   std::array<std::uint8_t, 16> device_uuid{};
 };
 static_assert(sizeof(RegionRecord) == 40);
@@ -204,8 +205,8 @@ struct RegionKey {  // identifies a region; ids are never reused, so with an une
   std::uint64_t generation = 0;
 };
 
-// Returns a region's number, whose sum over the members identifies a set in any order. It protects against
-// mistakes, not against attacks.
+// Returns a number for a region. The sum of these numbers over the regions of a set identifies the set, in
+// any order of the regions. It protects against mistakes, not against attacks.
 [[nodiscard]] std::uint64_t region_digest(std::uint64_t id, std::uint64_t generation) noexcept;
 
 struct GpuIdentity {  // the properties of a GPU that a program can query
@@ -219,12 +220,12 @@ static_assert(sizeof(GpuIdentity) == 32);
 
 struct TensorRecord {
   Name name;
-  std::uint64_t region = kNoRegion;  // kNoRegion: the tensor cannot be exported, and its bytes travel with
-                                     // the host state
+  std::uint64_t region = kNoRegion;  // the region of the tensor; kNoRegion if the tensor cannot be exported,
+                                     // so that its bytes travel with the host state
   std::uint64_t offset = 0;          // the offset in the region
   std::uint64_t bytes = 0;
-  std::uint32_t dtype = 0;  // a ckpt_dtype
-  std::uint32_t kind = 0;   // a ckpt_kind; CKPT_SCRATCH is not copied
+  std::uint32_t dtype = 0;  // the type of the elements, a ckpt_dtype
+  std::uint32_t kind = 0;   // the kind of the tensor, a ckpt_kind; CKPT_SCRATCH is not copied
   std::uint32_t dims = 0;
   std::uint32_t reserved = 0;
   std::array<std::uint64_t, kMaxDims> shape{};
@@ -239,15 +240,15 @@ bool shape_bytes(std::uint32_t dtype, std::span<const std::uint64_t> shape, std:
 struct StateSummary {
   std::uint64_t tensors = 0;
   std::uint64_t regions = 0;
-  std::uint64_t region_bytes = 0;  // the bytes of physical memory
+  std::uint64_t region_bytes = 0;  // the bytes of physical memory in regions
   std::uint64_t state_bytes =
       0;  // the bytes that must be copied out of regions: the union of the non-scratch tensors in them
   // Host state of fixed size (callbacks are known only at the barrier). In transparent mode: host memory that
   // was ever passed to devices, which may write it unnoticed.
   std::uint64_t host_state_bytes = 0;
-  std::uint64_t unexportable_bytes = 0;  // non-scratch tensors outside of regions
+  std::uint64_t unexportable_bytes = 0;  // the bytes of non-scratch tensors outside regions
   std::uint32_t ready = 0;               // whether ckpt_ready has been called
-  std::uint32_t movable = 0;             // if 0, `reason` names the thing to change
+  std::uint32_t movable = 0;             // if 0, `reason` names the thing to change so that the rank can move
   Text reason;
 };
 
@@ -259,8 +260,8 @@ struct Hello {
   ModeNumber mode;
   std::uint32_t restored = 0;  // 1 if the rank left with DumpReady and now returns
 };
-struct Welcome {  // has 1 descriptor, the control page; with counts_barriers also a second: the page of
-                  // barriers
+struct Welcome {  // a message with 1 descriptor, the control page; with counts_barriers also a second: the
+                  // page of barriers
   static constexpr auto kType = MessageType::kWelcome;
   Role role = Role::kFresh;
   std::uint32_t rank_count = 1;
@@ -276,10 +277,9 @@ struct Attach {
 };
 struct Status {
   static constexpr auto kType = MessageType::kStatus;
-  Name job;  // the job's id
-  std::uint64_t incarnation =
-      0;  // with resumed_ns != 0: the incarnation that ran last; otherwise: the incarnation that the rank was
-          // started for
+  Name job;                       // the job's id
+  std::uint64_t incarnation = 0;  // the incarnation that ran last; if resumed_ns is 0:
+                                  // the incarnation that the rank was started for
   Role role = Role::kFresh;  // the role at start; a resumed standby keeps this role and has phase kRunning
   Phase phase = Phase::kStarting;
   std::uint32_t keeper_pid = 0;
@@ -287,20 +287,20 @@ struct Status {
   std::uint64_t rank_start_ticks =
       0;  // field 22 of /proc/PID/stat; together with the pid it identifies the process permanently
   std::int32_t wait_status = 0;       // the status from waitpid; meaningful in phase kExited
-  std::uint32_t ended_by_keeper = 0;  // nonzero if an order ended the rank (Stop, Kill, Moved)
+  std::uint32_t ended_by_keeper = 0;  // nonzero if an order (Stop, Kill, Moved) terminated the rank
   std::uint32_t stopped = 0;          // nonzero if an expired lease stopped the rank
   std::uint32_t exporting = 0;
   Nanos deadline_ns = kNoDeadline;
-  Nanos barrier_entry_ns = 0;  // the barrier entry of the last pause
+  Nanos barrier_entry_ns = 0;  // the time at which the last pause entered the barrier
   Nanos quiesced_ns = 0;
-  Nanos resumed_ns = 0;  // the time of the last Running
+  Nanos resumed_ns = 0;  // the time of the last message Running
   ModeNumber mode;
   MemoryState memory = MemoryState::kMapped;
-  std::uint32_t sessions = 0;  // the number of the job's processes that use a GPU; more than one cannot be
-                               // moved
+  std::uint32_t sessions = 0;  // the number of the job's processes that use a GPU; a job with more than one
+                               // cannot be moved
   std::uint32_t session_pid =
       0;  // the process of the session (rank_pid is the process that the keeper started); 0 if there is none
-  std::uint64_t exported_regions = 0;  // the number of regions in the keeper's set
+  std::uint64_t exported_regions = 0;  // the number of regions in the keeper's set `exported`
   std::uint64_t arrived_regions = 0;
   std::uint64_t arrived_migration = 0;
 };
@@ -310,7 +310,7 @@ struct Done {
 struct Failed {
   static constexpr auto kType = MessageType::kFailed;
   std::uint32_t refused_type = 0;  // the MessageType of the request
-  std::uint32_t code = 0;          // an ErrorCode
+  std::uint32_t code = 0;          // the ErrorCode of the failure
   Text text;
 };
 [[nodiscard]] Error to_error(const Failed& failed);
@@ -335,7 +335,7 @@ struct DescribeEnd {
 struct Export {
   static constexpr auto kType = MessageType::kExport;
 };
-struct ExportBatch {  // has one descriptor per record, in order
+struct ExportBatch {  // a message with one descriptor per record, in order
   static constexpr auto kType = MessageType::kExportBatch;
   std::uint64_t sequence = 0;
   std::vector<RegionRecord> records;
@@ -373,23 +373,26 @@ struct StandbyReady {
 };
 struct Pause {
   static constexpr auto kType = MessageType::kPause;
-  std::uint64_t at_barrier = 0;  // the barrier for a rank that counts barriers; 0 for the next one
+  std::uint64_t at_barrier = 0;  // the barrier at which to pause, for a rank that counts barriers; 0 for the
+                                 // next one
 };
-struct Paused {  // has 1 descriptor, the host state, if host_state_bytes > 0
+struct Paused {  // a message with 1 descriptor, the host state, if host_state_bytes > 0
   static constexpr auto kType = MessageType::kPaused;
   Nanos barrier_entry_ns = 0;
   Nanos quiesced_ns = 0;
   std::uint64_t host_state_bytes = 0;
   std::uint64_t barrier = 0;  // the number of the rank's barrier; 0 if the rank does not count barriers
 };
-struct Resume {  // has 1 descriptor if host_state_bytes > 0 (standby): the host state, as it came with Paused
+struct Resume {  // a message with 1 descriptor if host_state_bytes > 0 (standby): the host state, as it came
+                 // with Paused
   static constexpr auto kType = MessageType::kResume;
   std::uint64_t incarnation = 0;
   Nanos deadline_ns = kNoDeadline;
   std::uint64_t host_state_bytes = 0;
   std::uint64_t epoch = 0;      // the epoch of JoinGroups: the rank uses these groups from now on; 0 for no
                                 // change
-  std::uint32_t into_gate = 0;  // 1: the rank runs no further than its gate, and the deadline has no effect
+  std::uint32_t into_gate = 0;  // 1 if the rank runs no further than its gate; the deadline then has no
+                                // effect
   std::uint32_t reserved = 0;
 };
 struct InGate {
@@ -412,7 +415,7 @@ struct StopAt {
   static constexpr auto kType = MessageType::kStopAt;
   std::uint64_t attempt = 0;  // the number of the attempt, never 0
   std::uint64_t barrier =
-      0;  // never lowered within an attempt; 0: the attempt is given up, and the rank continues
+      0;  // never lowered within an attempt; 0: the attempt is canceled, and the rank continues
 };
 struct Counted {
   static constexpr auto kType = MessageType::kCounted;
@@ -430,8 +433,9 @@ struct GroupRecord {
 static_assert(sizeof(GroupRecord) == kNameBytes + 8 + kTicketBytes);
 struct AskGroups {
   static constexpr auto kType = MessageType::kAskGroups;
-  std::uint64_t epoch = 0;                            // not 0, and never used before for other groups
-  std::array<std::uint64_t, kMaxRanks / 64> moved{};  // a bit for each rank
+  std::uint64_t epoch = 0;                            // the epoch of the groups, which is not 0 and was never
+                                                      // used before for other groups
+  std::array<std::uint64_t, kMaxRanks / 64> moved{};  // the ranks that move, with a bit for each rank
 };
 struct Groups {
   static constexpr auto kType = MessageType::kGroups;
@@ -489,7 +493,7 @@ struct RankExited {
 struct Release {  // the agent leaves it empty; the keeper adds the set `exported`
   static constexpr auto kType = MessageType::kRelease;
   std::uint64_t regions = 0;
-  std::uint64_t digest = 0;  // the sum of region_digest()
+  std::uint64_t digest = 0;  // the sum of region_digest() over the regions
   std::uint32_t discard = 0;
   std::uint32_t reserved = 0;
 };
@@ -497,7 +501,7 @@ struct Released {
   static constexpr auto kType = MessageType::kReleased;
   Nanos at_ns = 0;
 };
-struct Deposit {  // has one descriptor per record, in order
+struct Deposit {  // a message with one descriptor per record, in order
   static constexpr auto kType = MessageType::kDeposit;
   std::uint64_t sequence = 0;
   std::uint64_t migration = 0;
@@ -521,7 +525,7 @@ struct Map {
   std::array<GpuIdentity, kMaxGpus> gpus{};  // the identities of the rank's GPUs from now on; if there are
                                              // none, nothing changes
 };
-struct MapBatch {  // has one descriptor per record, in order
+struct MapBatch {  // a message with one descriptor per record, in order
   static constexpr auto kType = MessageType::kMapBatch;
   std::uint64_t sequence = 0;
   std::vector<RegionRecord> records;
@@ -539,24 +543,24 @@ struct Make {
   std::uint64_t sequence = 0;
   std::vector<RegionKey> records;
 };
-struct Made {  // has one descriptor per record, in the order of Make
+struct Made {  // a message with one descriptor per record, in the order of Make
   static constexpr auto kType = MessageType::kMade;
   std::uint64_t sequence = 0;
   std::vector<RegionRecord> records;
 };
 struct Fetch {
   static constexpr auto kType = MessageType::kFetch;
-  MemorySet set = MemorySet::kArrived;  // any set except kMade
+  MemorySet set = MemorySet::kArrived;  // the set to read, which is any set except kMade
   std::uint32_t reserved = 0;
   std::uint64_t migration = 0;  // the migration for the set kArrived, otherwise 0
   std::uint64_t from = 0;
 };
-struct Held {  // has one descriptor per record, in order
+struct Held {  // a message with one descriptor per record, in order
   static constexpr auto kType = MessageType::kHeld;
   std::uint64_t sequence = 0;  // the value for `from` in the next request
   std::vector<RegionRecord> records;
 };
-struct Replace {  // has one descriptor per record, in order
+struct Replace {  // a message with one descriptor per record, in order
   static constexpr auto kType = MessageType::kReplace;
   std::uint64_t sequence = 0;
   std::uint64_t migration = 0;  // the migration for the set kArrived; 0 for the set kExported
@@ -573,8 +577,8 @@ struct DumpReady {
 };
 struct Reattach {
   static constexpr auto kType = MessageType::kReattach;
-  // If 0, the whole process continues. Otherwise, the driver's thread that restores the context. Only that
-  // thread and the rank's service thread run until Resume, for at most `hold_ms`.
+  // If 0, the whole process continues. Otherwise, it is the id of the driver's thread that restores the
+  // context. Only that thread and the rank's service thread run until Resume, for at most `hold_ms`.
   std::uint32_t restore_thread = 0;
   std::uint32_t hold_ms = 0;
 };

@@ -81,7 +81,7 @@ bool may_serve(uid_t peer) {
 }
 
 // Takes the descriptors out of every control message, so that none leaks after any other error. Returns false
-// if a control message was of another kind.
+// if a control message was of a different kind.
 bool collect_descriptors(msghdr& header, std::vector<UniqueFd>& out) {
   bool clean = true;
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
@@ -125,7 +125,7 @@ Result<Socket> Socket::connect_with(const std::string& path, UniqueFd fd) {
   CKPT_TRY(who, socket.peer());
   if (!may_serve(who.uid)) {
     return Error(ErrorCode::kRefused,
-                 path + " belongs to user " + std::to_string(who.uid) + ", not to this one");
+                 path + " belongs to user " + std::to_string(who.uid) + ", not to this user");
   }
   return socket;
 }
@@ -201,7 +201,7 @@ Result<Received> Socket::receive() {
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !clean) {
     return Error(ErrorCode::kProtocol, "A local message was too long or had foreign control data");
   }
-  if (got == 0) {  // every valid message has a header, so no bytes mean the end
+  if (got == 0) {  // every valid message has a header, so a read of 0 bytes means that the peer has closed
     received.descriptors.clear();
     received.transfer = Transfer::kClosed;
     return received;

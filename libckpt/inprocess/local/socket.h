@@ -28,11 +28,11 @@ enum class Transfer {
   kDone,
   kNothing,
   kClosed
-};  // kNothing: the call would block; kClosed: the peer has
-    // closed
+};  // kNothing: the call would block;
+    // kClosed: the peer has closed
 
 struct Received {
-  Transfer transfer = Transfer::kNothing;  // message and descriptors are valid with kDone only
+  Transfer transfer = Transfer::kNothing;  // the result; message and descriptors are valid with kDone only
   Message message;
   std::vector<UniqueFd> descriptors;
 };
@@ -47,8 +47,8 @@ class Socket {
   // than sun_path allows. The socket is in blocking mode. For use inside programs, its descriptor number is
   // beyond theirs (copy_beyond_program()).
   static Result<Socket> connect(const std::string& path);
-  // Connects like connect(), but returns kUnavailable at once if the listener's queue is full. A wait for a
-  // stopped listener would not end.
+  // Connects like connect(), but returns kUnavailable at once if the listener's queue is full. Waiting for a
+  // stopped listener would never end.
   static Result<Socket> connect_at_once(const std::string& path);
   static Result<std::pair<Socket, Socket>> pair();
 

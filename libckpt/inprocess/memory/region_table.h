@@ -13,7 +13,7 @@
 namespace ckpt {
 
 struct Region {
-  std::uint64_t id = 0;          // counted from 1
+  std::uint64_t id = 0;          // the number of the region, counted from 1
   std::uint64_t generation = 0;  // the table's change counter when the region was added, counted from 1
   std::uint64_t pointer = 0;
   std::uint64_t bytes = 0;

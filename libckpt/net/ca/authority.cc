@@ -119,7 +119,8 @@ bool is_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
 }
 
-// Returns the names in OpenSSL's notation. Valid names never contain the characters that separate them there.
+// Returns the names in OpenSSL's notation. Valid names never contain the characters that separate names in
+// this notation.
 Result<std::string> names_of(const Authority::Order& order) {
   const std::string own = dns_name_of(order.subject);
   if (own.empty() || peer_of_dns_name(own) != order.subject)

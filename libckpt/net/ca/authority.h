@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A certificate authority with a P-256 key. It signs certificates that name one part of a cluster
-// (net/tls/cert_peer.h). sign() also makes a new key for each certificate.
+// A certificate authority with a P-256 key. It signs certificates that name a coordinator, node, client or
+// joiner of a cluster (net/tls/cert_peer.h). sign() also makes a new key for each certificate.
 // Threads: one. Ownership: owns its key. Errors: kInvalidArgument for an unusable name, host or PEM text;
 // kInternal with OpenSSL's text.
 #pragma once
@@ -33,7 +33,7 @@ class Authority {
  public:
   struct Order {
     Peer subject;
-    std::vector<std::string> hosts;  // IP addresses and DNS names that the certificate also contains
+    std::vector<std::string> hosts;  // IP addresses and DNS names for the certificate to contain, too
     std::chrono::seconds term{kNodeTerm};
     std::chrono::seconds begins{0};  // the start of validity, counted from now; tests use it to make expired
                                      // certificates
@@ -49,7 +49,7 @@ class Authority {
   [[nodiscard]] Result<Issued> sign(const Order& order) const;
   // Returns a certificate (PEM) for a key that was made elsewhere (request.h). The request proves that its
   // maker has the key. Everything else in the request is ignored in favor of `order`. Returns
-  // kInvalidArgument if the request proves nothing.
+  // kInvalidArgument if the request lacks that proof.
   [[nodiscard]] Result<std::string> certify(const std::string& request, const Order& order) const;
   // Checks whether this authority signed a certificate (PEM).
   [[nodiscard]] bool has_signed(const std::string& certificate) const;

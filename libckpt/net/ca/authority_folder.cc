@@ -17,7 +17,7 @@ constexpr unsigned kPublic = 0644;
 Result<void> make_folder(const std::string& path) {
   std::error_code code;
   const bool is_new = std::filesystem::create_directories(path, code);
-  if (code) return Error(ErrorCode::kIo, "Creating the folder " + path + " failed: " + code.message());
+  if (code) return Error(ErrorCode::kIo, "Cannot create the folder " + path + ": " + code.message());
   if (is_new && ::chmod(path.c_str(), 0700) != 0)
     return Error::from_errno("Cannot restrict access to the folder " + path);
   return ok();

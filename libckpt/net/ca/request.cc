@@ -135,7 +135,7 @@ Result<UniquePrivateKey> key_of_request(const std::string& request) {
   const UniqueRequest read = read_request(request);
   UniquePrivateKey key(read ? X509_REQ_get_pubkey(read.get()) : nullptr);
   if (!key || X509_REQ_verify(read.get(), key.get()) != 1)
-    return not_usable_text("This is not a certificate request, or it is not signed by its key");
+    return not_usable_text("This is not a certificate request, or the request is not signed by its own key");
   if (EVP_PKEY_is_a(key.get(), "EC") != 1 || EVP_PKEY_get_bits(key.get()) != 256)
     return not_usable_text("The key of the certificate request does not use the curve P-256");
   return key;
@@ -162,7 +162,7 @@ Result<UniqueCertificate> certificate_of(const std::string& pem) {
   const UniqueBio text = bio_of(pem);
   UniqueCertificate certificate(text ? PEM_read_bio_X509(text.get(), nullptr, no_password, nullptr)
                                      : nullptr);
-  if (!certificate) return not_usable_text("This is not a certificate in PEM");
+  if (!certificate) return not_usable_text("This is not a PEM certificate");
   return certificate;
 }
 
@@ -184,7 +184,7 @@ Result<Peer> peer_with_key(const std::string& certificate, const std::string& ke
   const UniquePrivateKey own(text ? PEM_read_bio_PrivateKey(text.get(), nullptr, no_password, nullptr)
                                   : nullptr);
   if (!own || X509_check_private_key(read.get(), own.get()) != 1)
-    return not_usable_text("The certificate belongs to another key");
+    return not_usable_text("The certificate belongs to a different key");
   return peer_of(read.get());
 }
 

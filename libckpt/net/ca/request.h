@@ -31,8 +31,8 @@ Result<std::vector<std::string>> addresses_of_request(const std::string& request
 
 Result<UniquePrivateKey> make_private_key();  // makes a P-256 key
 Result<UniqueCertificate> certificate_of(const std::string& pem);
-// Returns the IP addresses and DNS names that a certificate contains in addition to the name of its part of
-// the cluster.
+// Returns the IP addresses and DNS names that a certificate contains in addition to the name of its peer
+// (cert_peer.h).
 Result<std::vector<std::string>> hosts_of(const std::string& certificate);
 // Returns the peer that the certificate names. Returns an error if the key does not match the certificate.
 Result<Peer> peer_with_key(const std::string& certificate, const std::string& key);

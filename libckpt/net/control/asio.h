@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only header that includes Boost.Asio. It is a precompiled header of ckpt_control and of the daemons,
-// because it would otherwise add seconds per file. It has the order that g++ 12 needs (<utility> before
-// awaitable.hpp). Rules for coroutines: Pass parameters by value. Derive sessions from shared_from_this.
-// Start a coroutine only with control::spawn. Name a message before co_await f(message), since g++ 12
-// destroys aggregate temporaries there twice.
+// because it would otherwise add seconds per file. It includes Boost.Asio's headers in the order that g++ 12
+// needs (<utility> before awaitable.hpp). Rules for coroutines: Pass parameters by value. Derive sessions
+// from shared_from_this. Start a coroutine only with control::spawn. Name a message before co_await
+// f(message), since g++ 12 destroys aggregate temporaries there twice.
 #pragma once
 
 #include <utility>

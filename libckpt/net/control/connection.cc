@@ -97,8 +97,8 @@ Task<Result<wire::Hello>> Connection::receive_greeting(std::shared_ptr<Connectio
   CKPT_CO_TRY(hello, wire::decode<wire::Hello>(frame.body));
   wire::HelloReply reply;
   if (hello.version != wire::kControlVersion)
-    reply.reason = "it uses version " + std::to_string(hello.version) +
-                   " of the control messages, this side uses version " +
+    reply.reason = "the connecting process uses version " + std::to_string(hello.version) +
+                   " of the control messages, the listening process uses version " +
                    std::to_string(wire::kControlVersion);
   else if (!same_token(hello.token, token))
     reply.reason = "wrong token";
@@ -202,10 +202,10 @@ Task<> Connection::read_loop(std::shared_ptr<Connection> self) {
       self->close(error);
       co_return;
     }
-    if (auto taken = self->dispatch(*frame); !taken) {
+    if (auto dispatched = self->dispatch(*frame); !dispatched) {
       log_dropped("a " + std::string(wire::to_string(frame->header.type)) + " frame", self->peer_,
-                  taken.error());
-      self->close(taken.error());
+                  dispatched.error());
+      self->close(dispatched.error());
       co_return;
     }
   }

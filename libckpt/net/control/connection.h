@@ -7,7 +7,7 @@
 // connection. Before the handshake is complete, no other frame is accepted and at most one frame is read. The
 // dialer has verified the acceptor before it sends its token. One deadline covers the whole handshake.
 //
-// A frame with a wrong magic, version, type, length or CRC is logged and ends the connection. A frame that
+// A frame with a wrong magic, version, type, length or CRC is logged and closes the connection. A frame that
 // the handler refuses has the same effect. After a damaged frame nothing in the stream can be trusted.
 //
 // Threads: one io_context on one thread; every call and callback runs there. Ownership: shared; a started
@@ -48,7 +48,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Checks whether the holder of a certificate may use a name. Called only for connections with TLS.
   using CheckName = std::function<Result<void>(const tls::Peer&, const std::string& name)>;
   struct Handlers {
-    // Receives a valid frame. Pings are answered before it is called. An error ends the connection.
+    // Receives a valid frame. Pings are answered before it is called. An error closes the connection.
     std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte> body)> on_frame;
     // A function that is called exactly once, after the last on_frame.
     std::function<void(const Error&)> on_closed;
@@ -72,13 +72,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   Result<void> send(const wire::CommitMessage& message);
 
-  // Ends the connection and drops queued frames. The event loop then calls on_closed.
+  // Closes the connection and drops queued frames. The event loop then calls on_closed.
   void close(Error reason);
   [[nodiscard]] bool is_open() const noexcept { return open_; }
   [[nodiscard]] const std::string& peer() const noexcept { return peer_; }  // the peer's name for logs
-  // the number of bytes that are not sent yet
+  // Returns the number of queued bytes that are not sent yet.
   [[nodiscard]] std::size_t queued_bytes() const noexcept { return queued_bytes_; }
-  // Returns the peer that its certificate names. Returns nobody without TLS.
+  // Returns the peer that the other side's certificate names. Returns nobody without TLS.
   [[nodiscard]] const tls::Peer& certified() const noexcept { return stream_.peer(); }
 
  private:
@@ -87,7 +87,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::vector<std::byte> body;
   };
   Result<void> send_frame(std::vector<std::byte> frame);
-  // Reads the next frame. With `only`, a frame of another type is refused before its body is read.
+  // Reads the next frame. With `only`, a frame of a different type is refused before its body is read.
   Task<Result<Frame>> read_frame(std::optional<wire::FrameType> only);
   Task<Result<void>> write_frame(std::vector<std::byte> frame);
   static Task<> read_loop(std::shared_ptr<Connection> self);

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kMinBackoff{50};
 
 std::uint8_t chance() {
   std::array<std::byte, 1> drawn{};
-  if (!fill_random(drawn)) return UINT8_MAX;  // without random bytes, the full backoff is safe
+  if (!fill_random(drawn)) return UINT8_MAX;  // without random bytes, the full backoff is used, which is safe
   return std::to_integer<std::uint8_t>(drawn.front());
 }
 
@@ -122,7 +122,7 @@ Task<> Dialer::run(std::shared_ptr<Dialer> self) {
       continue;
     }
     const auto level = first_failure ? spdlog::level::warn : spdlog::level::debug;
-    spdlog::log(level, "{}; retrying until it answers", connection.error().to_string());
+    spdlog::log(level, "{}; retrying until the peer answers", connection.error().to_string());
     first_failure = false;
     co_await self->pause(backoff);
     backoff = std::min(backoff * 2, self->settings_.max_backoff);

@@ -26,20 +26,21 @@ namespace ckpt::control {
 class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
   struct Settings {
-    std::string name;   // the own name that is sent in Hello
+    std::string name;   // this process's name, which is sent in Hello
     std::string label;  // the peer's name for logs
     // Functions that are called before every attempt, since address and token may change while the peer
     // restarts.
     std::function<Result<std::string>()> address;
     std::function<Result<std::string>()> token;
-    TlsSettings tls;  // TLS settings, which TCP requires
+    TlsSettings tls;  // the TLS settings, which an address over TCP requires
     ConnectionSettings connection;
     std::chrono::milliseconds max_backoff{2000};
   };
   struct Handlers {
     std::function<void(Connection&)> on_connected;
     std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte> body)> on_frame;
-    std::function<void(const Error&)> on_lost;  // called once for every on_connected
+    std::function<void(const Error&)> on_lost;  // called once for every on_connected, when that connection is
+                                                // lost
   };
 
   static std::shared_ptr<Dialer> create(asio::any_io_executor executor, Settings settings, Handlers handlers);

@@ -31,9 +31,9 @@
 namespace ckpt::control {
 
 struct HttpRequest {
-  std::string method;                        // such as "GET" or "POST"
-  std::vector<std::string> path;             // the decoded segments
-  std::map<std::string, std::string> query;  // the decoded parameters
+  std::string method;                        // the method, such as "GET" or "POST"
+  std::vector<std::string> path;             // the decoded segments of the path
+  std::map<std::string, std::string> query;  // the decoded parameters of the query
   std::string authorization;
   tls::Peer peer;             // the peer that the client's certificate names; nobody on a Unix socket
   std::optional<uid_t> user;  // the user of the client's process, on a Unix socket
@@ -62,19 +62,20 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   static constexpr unsigned kShortConnections = 256;
 
   struct Settings {
-    std::string address;  // host:port; without TCP, an empty string
-    TlsSettings tls;      // TLS settings, which an address requires
-    std::string socket;   // unix:/path; without a Unix socket, an empty string
+    std::string address;  // the address as host:port; without TCP, an empty string
+    TlsSettings tls;      // the TLS settings, which an address requires
+    std::string socket;   // the socket as unix:/path; without a Unix socket, an empty string
   };
   static Result<std::shared_ptr<HttpServer>> create(asio::any_io_executor executor, Settings settings,
                                                     Handler handler, Refuse refuse, Waits waits = {});
-  // host:port; without TCP, an empty string
+  // Returns host:port. Returns an empty string without TCP.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] std::string url() const { return address_.empty() ? "" : "https://" + address_; }
-  // the number of calls that wait for a change
+  // Returns the number of calls that wait for a change.
   [[nodiscard]] unsigned waiting() const noexcept { return waiting_; }
   void close();
-  // Ends the connections of clients for which `is_meant` returns true, whatever the connections wait for.
+  // Closes the connections of clients for which `is_meant` returns true, even if the connections wait for
+  // something.
   void close_where(const std::function<bool(const tls::Peer&)>& is_meant);
 
  private:
@@ -117,7 +118,7 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   asio::steady_timer room_;  // cancelled when a connection has ended
   unsigned connections_ = 0;
   unsigned waiting_ = 0;
-  LogThrottle refused_;  // limits the log, since a stranger may be refused any number of times
+  LogThrottle refused_;  // limits the log, since an unknown peer may be refused any number of times
 };
 
 }  // namespace ckpt::control

@@ -17,8 +17,9 @@ namespace ckpt::control {
 inline constexpr std::size_t kMaxHttpTargetBytes = 16 << 10;
 
 struct HttpTarget {
-  std::vector<std::string> path;             // the decoded segments
-  std::map<std::string, std::string> query;  // the decoded parameters; the last value of a repeated key
+  std::vector<std::string> path;             // the decoded segments of the path
+  std::map<std::string, std::string> query;  // the decoded parameters of the query; the last value of a
+                                             // repeated key
 };
 [[nodiscard]] std::optional<HttpTarget> parse_http_target(std::string_view text);
 

@@ -41,7 +41,7 @@ Task<> Listener::accept_loop(std::shared_ptr<Listener> self) {
     if (code) {
       // The most likely cause is a lack of file descriptors. During the pause some descriptors may be closed
       // before the next attempt.
-      self->log_refused(self->strangers_refused_, "a peer", "accepting failed: " + code.message());
+      self->log_refused(self->unknown_refused_, "a peer", "accepting failed: " + code.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kTuple);
       continue;
@@ -56,12 +56,12 @@ void Listener::accept_socket(Stream::Socket socket) {
   std::string peer = failed ? std::string("a peer") : to_text(remote);
   const bool local = is_unix(acceptor_);
   if (local && !is_trusted_user(user_of(socket))) {
-    return log_refused(strangers_refused_, "another user", "only root and this user may connect");
+    return log_refused(unknown_refused_, "another user", "only root and this user may connect");
   }
   if (!local) socket.set_option(asio::ip::tcp::no_delay(true), failed);
   Stream stream(std::move(socket));
   if (auto secured = local ? ok() : stream.use(settings_.tls); !secured) {
-    return log_refused(strangers_refused_, peer, secured.error().to_string());
+    return log_refused(unknown_refused_, peer, secured.error().to_string());
   }
   if (unfinished_.size() >= kMaxHandshakes) {
     const std::shared_ptr<Connection> oldest = unfinished_.front();
@@ -85,8 +85,8 @@ Task<> Listener::handshake(std::shared_ptr<Listener> self, std::shared_ptr<Conne
   self->unfinished_.remove(connection);
   if (hello && !connection->is_open()) co_return;
   if (!hello) {
-    const bool is_stranger = connection->certified().kind == tls::Peer::Kind::kNobody;
-    self->log_refused(is_stranger ? self->strangers_refused_ : self->owners_refused_, connection->peer(),
+    const bool is_unknown = connection->certified().kind == tls::Peer::Kind::kNobody;
+    self->log_refused(is_unknown ? self->unknown_refused_ : self->owners_refused_, connection->peer(),
                       hello.error().to_string());
     connection->close(hello.error());
     co_return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts control connections, performs their handshake, and passes on the connections that showed the token.
 // At most kMaxHandshakes handshakes are open at a time. A new connection beyond that limit replaces the
-// oldest handshake, so that slow strangers cannot block other peers. TCP uses TLS; a Unix socket is for this
-// user and root.
+// oldest handshake, so that slow unknown peers cannot block other peers. TCP uses TLS; a Unix socket is for
+// this user and root.
 // Threads: as Connection. Ownership: the listener owns the port, not the connections. Errors: create() fails
 // if the port cannot be bound; failures of single connections are logged.
 #pragma once
@@ -30,7 +30,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   struct Settings {
     std::string address;
     Token token;
-    TlsSettings tls;  // TLS settings, which TCP requires
+    TlsSettings tls;  // the TLS settings, which an address over TCP requires
     Connection::CheckName check_name;
     ConnectionSettings connection;
   };
@@ -39,7 +39,7 @@ class Listener : public std::enable_shared_from_this<Listener> {
   static Result<std::shared_ptr<Listener>> create(asio::any_io_executor executor, Settings settings,
                                                   Accept accept);
 
-  // Returns the address at which it listens, with the port that the system chose.
+  // Returns the address of the listening socket, with the port that the system chose.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   void close();
 
@@ -56,9 +56,9 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Settings settings_;
   Accept accept_;
   std::list<std::shared_ptr<Connection>> unfinished_;  // unfinished handshakes, the oldest first
-  // Separate rate limits for the log. Strangers may be refused any number of times; that must not hide
+  // Separate rate limits for the log. Unknown peers may be refused any number of times; that must not hide
   // attempts by the owner of a certificate.
-  LogThrottle strangers_refused_;
+  LogThrottle unknown_refused_;
   LogThrottle owners_refused_;
 };
 

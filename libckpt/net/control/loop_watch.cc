@@ -37,9 +37,9 @@ int stack_signal() {
 }
 
 void take_stack(int) {
-  const int kept = errno;
+  const int saved = errno;
   g_depth.store(::backtrace(g_frames.data(), kMaxFrames), std::memory_order_release);
-  errno = kept;
+  errno = saved;
 }
 
 Result<void> install_handler() {
@@ -158,8 +158,8 @@ void LoopWatch::watch() {
 
 LoopWatch::Settings settings_of_daemon() {
   LoopWatch::Settings settings;
-  // The loop's thread may be stalled in its log and then owns the log's lock. The alarm ends the process in
-  // that case.
+  // The loop's thread may be stalled in its log and then owns the log's lock. The alarm terminates the
+  // process in that case.
   const auto limit = std::chrono::ceil<std::chrono::seconds>(settings.limits.end_after).count();
   settings.stalled = [limit](milliseconds stood_for, const std::string& where) {
     ::alarm(static_cast<unsigned>(limit));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports an event loop that stalls, and where its thread is. One blocking call makes a daemon unresponsive
-// without a line in its log. A loop that stalls for too long ends the process, and the next process continues
-// from the data on disk. A process that was stopped as a whole is not reported.
+// without a line in its log. The process is terminated if its loop stalls for too long, and the next process
+// continues from the data on disk. A process that was stopped as a whole is not reported.
 // Threads: a separate thread calls the functions of Settings. create() and the destructor may run on any
 // thread. Call the destructor only when the loop runs no more handlers.
 #pragma once
@@ -33,7 +33,8 @@ class StallDetector {
     std::chrono::milliseconds check_interval{500};   // the time between two checks
     std::chrono::milliseconds report_after{10'000};  // the time without a beat after which the stall is
                                                      // reported
-    std::chrono::milliseconds end_after{60'000};     // the time without a beat after which the process ends
+    std::chrono::milliseconds end_after{60'000};     // the time without a beat after which the process is
+                                                     // terminated
   };
 
   StallDetector(Limits limits, Clock::time_point now) : limits_(limits), checked_(now) {}

@@ -23,8 +23,8 @@ Task<std::invoke_result_t<Function>> offload(asio::thread_pool& pool, Function f
   std::optional<std::invoke_result_t<Function>> value;
   // The function and all its captures are destroyed on the pool, too.
   auto call = [&value, &function] {
-    Function taken = std::move(function);
-    value.emplace(taken());
+    Function owned = std::move(function);
+    value.emplace(owned());
   };
   co_await call_on(
       pool, [](void* subject) { (*static_cast<decltype(call)*>(subject))(); }, &call);

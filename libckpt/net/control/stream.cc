@@ -39,7 +39,7 @@ Admit except(std::shared_ptr<const tls::DeniedSerials> denied, Admit admit) {
 }
 
 struct Stream::Limited {
-  explicit Limited(Socket taken) : socket(std::move(taken)), timer(socket.get_executor()) {}
+  explicit Limited(Socket opened) : socket(std::move(opened)), timer(socket.get_executor()) {}
   Socket socket;
   asio::steady_timer timer;
   unsigned turn = 0;  // the number of the current wait; a timer that has already fired is valid only for its

@@ -28,7 +28,7 @@ struct TlsSettings {
   Admit admit;  // the check of the peer, which an identity requires
   [[nodiscard]] explicit operator bool() const noexcept { return identity != nullptr; }
 };
-// Returns a check that admits each node of the cluster.
+// Returns a check that admits every node of the cluster.
 [[nodiscard]] Admit any_node();
 // Returns a check that admits `expected` only.
 [[nodiscard]] Admit only(tls::Peer expected);
@@ -51,7 +51,7 @@ class Stream {
   // Puts TLS over the socket; does nothing without an identity. Call this before the first byte has passed.
   Result<void> use(const TlsSettings& tls);
   // Performs the handshake. A stream with TLS carries no data before the handshake has succeeded. The peer is
-  // then the admitted one. Plain streams succeed at once.
+  // then an admitted peer. A stream without TLS succeeds at once.
   void handshake(Side side, std::function<void(Result<void>)> done);
   Task<Result<void>> handshake(Side side);
   // Checks again, after the handshake, whether the peer is admitted: the admitted peers may have changed.
@@ -74,8 +74,8 @@ class Stream {
 
   executor_type get_executor();
   Socket& socket() noexcept;
-  void close();   // pending operations fail
-  void cancel();  // pending operations fail; the stream remains usable
+  void close();   // closes the stream; pending operations fail
+  void cancel();  // cancels pending operations, which fail; the stream remains usable
   void close_after(std::chrono::milliseconds time);
   void close_never();
 
@@ -90,15 +90,15 @@ class Stream {
   }
   template <class Handler>
   static Done shared(Handler handler) {
-    return [kept = std::make_shared<Handler>(std::move(handler))](
-               const boost::system::error_code& code, std::size_t bytes) { (*kept)(code, bytes); };
+    return [owned = std::make_shared<Handler>(std::move(handler))](
+               const boost::system::error_code& code, std::size_t bytes) { (*owned)(code, bytes); };
   }
   void read_some(asio::mutable_buffer buffer, Done done);
   void write_some(asio::const_buffer buffer, Done done);
   [[nodiscard]] Result<void> after_handshake(const boost::system::error_code& code);
 
   struct Limited;
-  // Shared with the timer, which may fire after the stream is destroyed.
+  // The state that is shared with the timer, which may fire after the stream is destroyed.
   std::shared_ptr<Limited> limited_;
   std::unique_ptr<Tls> tls_;
   Admit admit_;

@@ -12,7 +12,7 @@ bool is_ascii(char c) {
 bool ends_line(char c) {
   return c >= '\n' && c <= '\r';
 }
-// Checks for line ends beyond ASCII. toml++ recognizes them, but readers do not see them.
+// Checks for line ends that are not ASCII. toml++ recognizes them, but readers do not see them.
 bool has_hidden_line_end(std::string_view text) {
   for (const std::string_view end : {"\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9"})
     if (text.find(end) != std::string_view::npos) return true;
@@ -53,7 +53,7 @@ Result<void> check_toml_text(std::string_view text, const std::string& source) {
   const auto refuse = [&](unsigned line) {
     return Error(ErrorCode::kInvalidArgument,
                  source + " line " + std::to_string(line) +
-                     ": characters beyond ASCII are allowed only in strings of one line and comments");
+                     ": non-ASCII characters are allowed only in comments and single-line strings");
   };
   const bool several_lines =
       text.find("\"\"\"") != std::string_view::npos || text.find("'''") != std::string_view::npos;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A check of a daemon's configuration before toml++ reads it, and the notation of strings in a configuration.
-// TOML allows no characters beyond ASCII outside of strings and comments. toml++ 3.3 has undefined behavior
-// for such characters (is_non_ascii_horizontal_whitespace reaches an unreachable point). The functions are
+// TOML allows non-ASCII characters only in strings and comments. toml++ 3.3 has undefined behavior for such
+// characters elsewhere (is_non_ascii_horizontal_whitespace reaches an unreachable point). The functions are
 // pure. Errors: kInvalidArgument with source and line.
 #pragma once
 

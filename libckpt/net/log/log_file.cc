@@ -51,11 +51,11 @@ bool LogFile::is_at_path() const {
 
 void LogFile::rotate() {
   if (is_at_path()) {
-    for (unsigned number = limits_.kept; number > 1; --number)
+    for (unsigned number = limits_.retained; number > 1; --number)
       (void)::rename((path_ + "." + std::to_string(number - 1)).c_str(),
                      (path_ + "." + std::to_string(number)).c_str());
-    const bool is_aside = limits_.kept == 0 ? ::unlink(path_.c_str()) == 0
-                                            : ::rename(path_.c_str(), (path_ + ".1").c_str()) == 0;
+    const bool is_aside = limits_.retained == 0 ? ::unlink(path_.c_str()) == 0
+                                                : ::rename(path_.c_str(), (path_ + ".1").c_str()) == 0;
     if (!is_aside) return;
   }
   const UniqueFd next = open_log(path_, O_NOFOLLOW);

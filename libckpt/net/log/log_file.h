@@ -2,8 +2,9 @@
 // A log file that is rotated at its size limit: it becomes NAME.1, NAME.1 becomes NAME.2, and so on. Standard
 // error may be such a file, if it is a regular file opened for appending. Its descriptor then refers to the
 // new file, which also receives output of the process's libraries.
-// Threads: one. Ownership: the caller owns the descriptor of standard error; any other descriptor is owned.
-// Errors: if a file cannot be rotated or created, the line is written to the same file as the last line.
+// Threads: one. Ownership: the caller owns the descriptor of standard error; the LogFile owns any other
+// descriptor. Errors: if a file cannot be rotated or created, the line is written to the same file as the
+// last line.
 #pragma once
 
 #include <string>
@@ -16,7 +17,7 @@ namespace ckpt::logging {
 
 struct LogLimits {
   std::size_t bytes = std::size_t{32} << 20;  // the size limit of the current file
-  unsigned kept = 3;                          // the number of rotated files that are retained
+  unsigned retained = 3;                      // the number of rotated files that are retained
 };
 
 class LogFile {
@@ -35,7 +36,7 @@ class LogFile {
   void rotate();
   [[nodiscard]] bool is_at_path() const;
 
-  UniqueFd owned_;  // empty for standard error
+  UniqueFd owned_;  // the descriptor of the log's own file; empty for standard error
   int fd_;
   std::string path_;  // the path of the file; empty if the file is not rotated
   LogLimits limits_;

@@ -57,7 +57,7 @@ class Histograms {
   Histograms(prometheus::Family<prometheus::Histogram>& family, Names labels, std::vector<double> bounds)
       : family_(&family), labels_(std::move(labels)), bounds_(std::move(bounds)) {}
   void add(const Values& values, double what);
-  void prepare(const Values& values);  // shows the series before a value was added
+  void prepare(const Values& values);  // shows the series before its first event
 
  private:
   prometheus::Family<prometheus::Histogram>* family_;

@@ -32,7 +32,7 @@ struct Allowed {
 
 struct Setting {
   std::string key;      // the full name: "timeouts.pause_ms" is in the table [timeouts]
-  Value value;          // points to the default until a file has been read
+  Value value;          // the location of the value, which is the default until a file has been read
   std::string meaning;  // the description, as sentences in Markdown
   Allowed allowed{};
 };

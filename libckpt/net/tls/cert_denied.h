@@ -18,7 +18,8 @@
 
 namespace ckpt::tls {
 
-inline constexpr std::size_t kMaxSerialDigits = 64;  // more than the 40 digits that RFC 5280 allows
+inline constexpr std::size_t kMaxSerialDigits = 64;  // the maximum number of digits, which is more than the
+                                                     // 40 that RFC 5280 allows
 
 // Reads a serial number in forms such as "AB:0C" and "0xab0c".
 Result<std::string> serial_of_text(std::string_view text);

@@ -63,7 +63,7 @@ Result<void> use_key(SSL_CTX* context, const std::string& path) {
   const UniqueBio bio = bio_of(secret.text);
   const UniquePrivateKey key(bio ? PEM_read_bio_PrivateKey(bio.get(), nullptr, no_password, nullptr)
                                  : nullptr);
-  if (!key) return not_usable(path, "it does not contain a private key in PEM without a password");
+  if (!key) return not_usable(path, "it does not contain an unencrypted PEM private key");
   ERR_clear_error();
   if (SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1) {
     ERR_clear_error();
@@ -98,7 +98,7 @@ Result<int> each_certificate(const std::string& path, const std::function<bool(i
   }
   const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   ERR_clear_error();
-  if (count == 0 || !at_end) return not_usable(path, "it does not contain certificates in PEM");
+  if (count == 0 || !at_end) return not_usable(path, "it does not contain PEM certificates");
   return count;
 }
 
@@ -141,7 +141,7 @@ Result<void> replace_pair(const std::string& certificate_file, const std::string
 
 Result<std::shared_ptr<Identity>> Identity::load(CertFiles files, OnError on_error) {
   CKPT_TRYV(check_complete(files));
-  if (files.empty()) return Error(ErrorCode::kInvalidArgument, "No certificate is named");
+  if (files.empty()) return Error(ErrorCode::kInvalidArgument, "No certificate is specified");
   std::shared_ptr<Identity> identity(new Identity(std::move(files), std::move(on_error)));
   identity->seen_ = identity->stamps();
   CKPT_TRYV(identity->read());

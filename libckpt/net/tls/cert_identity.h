@@ -23,9 +23,10 @@
 namespace ckpt::tls {
 
 struct CertFiles {
-  std::string ca;           // one or more trusted certificates
-  std::string certificate;  // this process's certificate first, then the certificates between it and the CA
-  std::string key;          // mode 0600 or 0400, owned by this process's user or by root
+  std::string ca;           // the file of one or more trusted certificates
+  std::string certificate;  // the file of this process's certificate, followed by the certificates between it
+                            // and the CA
+  std::string key;  // the file of the key, with mode 0600 or 0400, owned by this process's user or by root
   friend bool operator==(const CertFiles&, const CertFiles&) = default;
   [[nodiscard]] bool empty() const { return ca.empty() && certificate.empty() && key.empty(); }
 };
@@ -46,7 +47,7 @@ class Identity {
   // Creates an SSL object for one connection, which may accept or dial.
   Result<UniqueSsl> make_ssl();
   [[nodiscard]] const CertFiles& files() const noexcept { return files_; }
-  // Checks the files now.
+  // Checks now whether the files have changed, and reads changed files again.
   void refresh();
   // Returns the peer that the certificate names. New versions of the certificate name the same peer.
   [[nodiscard]] const Peer& subject() const noexcept { return subject_; }

@@ -101,7 +101,8 @@ Result<Peer> peer_of(X509* certificate) {
     found = std::move(peer);
   }
   if (found.kind == Peer::Kind::kNobody)
-    return Error(ErrorCode::kRefused, "The certificate names no part of a gpumigrate cluster");
+    return Error(ErrorCode::kRefused,
+                 "The certificate does not name a coordinator, node or client of a gpumigrate cluster");
   found.serial = serial_of(certificate);
   found.ends_s = end_of(certificate);
   if (found.serial.empty())
@@ -112,7 +113,7 @@ Result<Peer> peer_of(X509* certificate) {
 
 Result<Peer> verified_peer(const SSL* ssl) {
   const UniqueCertificate certificate(SSL_get1_peer_certificate(ssl));
-  if (!certificate) return Error(ErrorCode::kRefused, "The other side has presented no certificate");
+  if (!certificate) return Error(ErrorCode::kRefused, "The other side did not present a certificate");
   if (const long result = SSL_get_verify_result(ssl); result != X509_V_OK)
     return Error(ErrorCode::kRefused, std::string("The other side's certificate is not valid: ") +
                                           X509_verify_cert_error_string(result));

@@ -26,7 +26,7 @@ struct Peer {
   // the fields are empty and 0.
   std::string serial{};
   std::int64_t ends_s = 0;
-  // Compares the parts of the cluster, not their certificates.
+  // Compares kind and name of the peers, not their certificates.
   friend bool operator==(const Peer& a, const Peer& b) { return a.kind == b.kind && a.name == b.name; }
 
   static Peer coordinator() { return {Kind::kCoordinator, {}}; }
@@ -42,7 +42,7 @@ struct Peer {
 [[nodiscard]] std::string to_text(const Peer& peer);
 // Returns the DNS name of the peer. Returns an empty string for nobody.
 [[nodiscard]] std::string dns_name_of(const Peer& peer);
-// Returns the peer of the name. Returns nobody for names of another form.
+// Returns the peer of the name. Returns nobody for names of a different form.
 [[nodiscard]] Peer peer_of_dns_name(std::string_view name);
 Result<Peer> peer_of(X509* certificate);
 // Returns the peer of a connection whose handshake is done and whose certificate chain was verified.

@@ -15,7 +15,7 @@
 namespace ckpt::tls {
 namespace {
 
-constexpr unsigned char kSuite[2] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
+constexpr unsigned char kSuite[2] = {0x13, 0x01};  // the cipher suite TLS_AES_128_GCM_SHA256
 constexpr const char* kSuiteName = "TLS_AES_128_GCM_SHA256";
 constexpr const char* kGroups = "X25519:P-256";
 

@@ -73,7 +73,7 @@ class PskContext {
 
 // The data of a stream during the handshake, stored as SSL_get_app_data() of its SSL.
 struct PskRole {
-  FindPsk find;          // the server's lookup of keys
+  FindPsk find;          // the function by which a server finds keys
   std::string identity;  // the client's identity, used with `key`
   PskKey key;
 };

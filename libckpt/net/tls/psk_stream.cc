@@ -13,7 +13,8 @@
 namespace ckpt::tls {
 namespace {
 
-constexpr std::size_t kLargestRecord = PskStream::kRecordBytes + 256 + 5;  // the maximum size on the wire
+// the maximum size of a record on the wire
+constexpr std::size_t kLargestRecord = PskStream::kRecordBytes + 256 + 5;
 constexpr std::size_t kSmallBuffer = 2 * kLargestRecord;
 // The batch size that makes a send efficient, and the size of the buffer for a full socket. With larger
 // values the peer waits longer for the first record, and the records leave the CPU caches (measured).
@@ -32,14 +33,14 @@ struct PskBio {
   static int write(BIO* bio, const char* bytes, int count) {
     PskStream& to = stream(bio);
     BIO_clear_retry_flags(bio);
-    const std::size_t taken = std::min(static_cast<std::size_t>(count), to.out_.size() - to.end_);
-    if (taken == 0) {
+    const std::size_t copied = std::min(static_cast<std::size_t>(count), to.out_.size() - to.end_);
+    if (copied == 0) {
       BIO_set_retry_write(bio);
       return -1;
     }
-    std::memcpy(to.out_.data() + to.end_, bytes, taken);
-    to.end_ += taken;
-    return static_cast<int>(taken);
+    std::memcpy(to.out_.data() + to.end_, bytes, copied);
+    to.end_ += copied;
+    return static_cast<int>(copied);
   }
   static int read(BIO* bio, char* bytes, int count) {
     PskStream& from = stream(bio);
@@ -161,10 +162,10 @@ Result<std::size_t> PskStream::read(std::span<std::byte> to) {
   if (done == 1) return got;
   const int reason = SSL_get_error(ssl_.get(), done);
   if (reason == SSL_ERROR_WANT_READ || reason == SSL_ERROR_WANT_WRITE) return std::size_t{0};
-  return fail("Reading from the TLS connection");
+  return fail("Cannot read from the TLS connection");
 }
 
-// Returns true if another record fits.
+// Sends records if there is too little space, and returns whether another record fits.
 bool PskStream::make_space() {
   if (waiting() >= kBatchBytes || out_.size() - end_ < kNeeded) send_some();
   if (out_.size() - end_ >= kNeeded) return true;
@@ -177,19 +178,19 @@ bool PskStream::make_space() {
 
 Result<std::size_t> PskStream::write(std::span<const std::byte> from) {
   if (error_) return *error_;
-  std::size_t taken = 0;
-  while (ready_ && taken < from.size() && make_space()) {
+  std::size_t encrypted = 0;
+  while (ready_ && encrypted < from.size() && make_space()) {
     CKPT_TRYV(rekey_if_due());
-    const std::size_t record = std::min(kRecordBytes, from.size() - taken);
+    const std::size_t record = std::min(kRecordBytes, from.size() - encrypted);
     std::size_t written = 0;
     ERR_clear_error();
-    if (SSL_write_ex(ssl_.get(), from.data() + taken, record, &written) != 1)
-      return fail("Writing to the TLS connection");
-    taken += written;
+    if (SSL_write_ex(ssl_.get(), from.data() + encrypted, record, &written) != 1)
+      return fail("Cannot write to the TLS connection");
+    encrypted += written;
     since_rekey_ += written;
   }
-  if (socket_error_ != 0) return fail("Writing to the TLS connection");
-  return taken;
+  if (socket_error_ != 0) return fail("Cannot write to the TLS connection");
+  return encrypted;
 }
 
 Result<void> PskStream::rekey_if_due() {
@@ -202,7 +203,7 @@ Result<void> PskStream::rekey_if_due() {
 Result<bool> PskStream::flush() {
   if (error_) return *error_;
   send_some();
-  if (socket_error_ != 0) return fail("Sending on the TLS connection");
+  if (socket_error_ != 0) return fail("Cannot send on the TLS connection");
   return waiting() == 0;
 }
 
@@ -236,12 +237,12 @@ Error PskStream::fail(const char* what) {
   send_some();  // sends OpenSSL's alert to the peer
   // The peer's alert may have arrived before the end of its stream, or after a failed send.
   if (ERR_GET_LIB(first) == ERR_LIB_SSL && ERR_GET_REASON(first) >= SSL_AD_REASON_OFFSET)
-    return broken(
-        {ErrorCode::kUnavailable, std::string(what) + " was ended by the peer: " + pop_openssl_error()});
+    return broken({ErrorCode::kUnavailable,
+                   std::string(what) + ": the peer closed the connection: " + pop_openssl_error()});
   if (socket_error_ != 0)
     return broken({ErrorCode::kUnavailable, ErrorDomain::kErrno, socket_error_, std::string(what)});
   if (socket_end_ || first == 0)
-    return broken({ErrorCode::kUnavailable, std::string(what) + ": the peer has ended it"});
+    return broken({ErrorCode::kUnavailable, std::string(what) + ": the peer closed the connection"});
   return broken({ErrorCode::kProtocol, std::string(what) + ": " + pop_openssl_error()});
 }
 

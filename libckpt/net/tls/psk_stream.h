@@ -40,7 +40,7 @@ class PskStream {
                                                    FindPsk find);
 
   // Continues the handshake. Returns true once both ends have proved that they have the key. Do not read or
-  // write before.
+  // write before that.
   Result<bool> handshake();
   // Allocates the buffers for bulk data. A handshake needs smaller buffers.
   void widen();
@@ -52,7 +52,7 @@ class PskStream {
   static constexpr std::size_t kRecordBytes = 16384;
   // Writes records to the socket. Returns true if all records were written.
   Result<bool> flush();
-  // Closes the stream in order, as far as the socket accepts data at once.
+  // Closes the stream properly, as far as the socket accepts data at once.
   void finish() noexcept;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
@@ -76,7 +76,7 @@ class PskStream {
 
   std::shared_ptr<const PskContext> context_;
   UniqueFd socket_;
-  std::unique_ptr<PskRole> role_;  // set until the handshake is done
+  std::unique_ptr<PskRole> role_;  // the data for the handshake; set until the handshake is done
   std::vector<std::byte> out_;     // the records for the socket, from begin_ to end_
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

@@ -148,7 +148,7 @@ class BystanderStepper : private Stepper<BystanderState> {
     send_to_coordinator(Dead(e.reason));
     return true;
   }
-  // FENCED is stated once the rank has ended: the gang's image may run then (GANG-12).
+  // FENCED is stated once the rank has ended: the gang may then be restored from its image (GANG-12).
   bool on(const RankEnded&) {
     if (auto* fenced = in<bystander::Fenced>(); fenced != nullptr && !std::exchange(fenced->ended, true))
       restate(Party());
@@ -327,7 +327,8 @@ Result<BystanderState> restore_bystander(const GangInfo& info, std::uint32_t ran
       state.phase = bystander::Fenced{};
       return state;
     default:
-      return Error(ErrorCode::kCorrupt, "Record " + name_of(*newest) + " in a bystander's journal");
+      return Error(ErrorCode::kCorrupt,
+                   "Record " + name_of(*newest) + " is unexpected in a bystander's journal");
   }
 }
 

@@ -18,7 +18,7 @@ namespace ckpt::gang {
 
 namespace bystander {
 struct Joining {
-  bool is_ready = false;  // the rank may be held
+  bool is_ready = false;  // whether the rank may be held
   bool has_communicators = false;
   bool is_held = false;
   friend bool operator==(const Joining&, const Joining&) = default;
@@ -37,11 +37,11 @@ struct Gone {
 };
 struct Old {
   Incarnation k = 0;
-  bool recorded = false;  // whether OLD is recorded; the rank states nothing before
+  bool recorded = false;  // whether OLD is recorded; before that, the rank makes no statement
   friend bool operator==(const Old&, const Old&) = default;
 };
 struct Fenced {
-  bool ended = false;  // the rank is proven to have ended; it states nothing before
+  bool ended = false;  // whether the rank is proven to have ended; before that, it makes no statement
   friend bool operator==(const Fenced&, const Fenced&) = default;
 };
 }  // namespace bystander

@@ -40,7 +40,7 @@ void check_step(const BystanderState& before, const Step<BystanderState, Action>
     const bool gone = in<bystander::Gone>(before) || wrote(RecordKind::kGone);
     const bool fenced = in<bystander::Fenced>(before) || wrote(RecordKind::kFenced);
     if (const auto* write = std::get_if<WriteRecord>(&action)) {
-      CKPT_CHECK(!fenced, "GANG-12: a fenced bystander decides nothing more");
+      CKPT_CHECK(!fenced, "GANG-12: a fenced bystander makes no further decisions");
       written = &write->record;
     } else if (const auto* swap = std::get_if<SwapEpoch>(&action)) {
       CKPT_CHECK(gone && swap->k == before.info.base + 1, "GANG-6: GONE is written before the swap");
@@ -52,19 +52,19 @@ void check_step(const BystanderState& before, const Step<BystanderState, Action>
       CKPT_CHECK(fenced, "GANG-12: FENCED is written before the rank ends");
     } else if (const auto* send = std::get_if<Send>(&action)) {
       if (std::holds_alternative<Gone>(send->body))
-        CKPT_CHECK(gone, "GANG-6: GONE is written before it is stated");
+        CKPT_CHECK(gone, "GANG-6: GONE is written before it is sent");
       if (std::holds_alternative<Held>(send->body))
         CKPT_CHECK(in<bystander::Held>(before) || wrote(RecordKind::kHeld),
-                   "GANG-3: HELD is written before it is stated");
+                   "GANG-3: HELD is written before it is sent");
       if (std::holds_alternative<HeldStill>(send->body))
         CKPT_CHECK(in<bystander::Still>(before) || wrote(RecordKind::kHeldStill),
-                   "GANG-8: HELD_STILL is written before it is stated");
+                   "GANG-8: HELD_STILL is written before it is sent");
       if (std::holds_alternative<Lifted>(send->body))
         CKPT_CHECK(in<bystander::Lifted>(before) || wrote(RecordKind::kLifted),
-                   "GANG-10: LIFTED is written before it is stated");
+                   "GANG-10: LIFTED is written before it is sent");
       if (std::holds_alternative<Fenced>(send->body))
         CKPT_CHECK(fenced && in<bystander::Fenced>(made.state)->ended,
-                   "GANG-12: FENCED is written, and the rank has ended, before it is stated");
+                   "GANG-12: FENCED is written, and the rank has exited, before it is sent");
     }
   }
 }

@@ -5,138 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "libckpt/protocol/gang/gang_judgement.h"
 #include "libckpt/protocol/gang/gang_stepper.h"
 #include "libckpt/protocol/gang/step_checks.h"
 
 namespace ckpt::gang {
 namespace {
-
-// Returns the ranks as text, such as "rank 3" or "ranks 0, 1 and 3".
-std::string text_of(const std::vector<std::uint32_t>& ranks) {
-  constexpr std::size_t kMaxNamed = 8;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMaxNamed); ++i) {
-    if (i != 0) text += i + 1 == ranks.size() ? " and " : ", ";
-    text += std::to_string(ranks[i]);
-  }
-  if (ranks.size() > kMaxNamed) text += " and " + std::to_string(ranks.size() - kMaxNamed) + " more";
-  return text;
-}
-
-// The conclusions from the parties' facts, for every phase.
-class Judgement {
- public:
-  explicit Judgement(const CoordinatorState& state) : s_(state) {}
-
-  template <class Test>
-  [[nodiscard]] bool any(Role role, Test test) const {
-    return std::any_of(s_.facts.begin(), s_.facts.end(),
-                       [&](const auto& entry) { return entry.first.role == role && test(entry.second); });
-  }
-  template <class Test>
-  [[nodiscard]] bool all(Role role, Test test) const {
-    return !any(role, [&](const Facts& facts) { return !test(facts); });
-  }
-  template <class Phase>
-  [[nodiscard]] bool in() const {
-    return std::holds_alternative<Phase>(s_.phase);
-  }
-
-  // Returns, for a move that timed out, the earliest step that the ranks had not completed.
-  [[nodiscard]] std::string waited_for() const {
-    const auto no_part = [](const Party& party, const Facts& f) {
-      return party.role != Role::kBystander && !f.payload;
-    };
-    const auto no_groups = [](const Party& party, const Facts& f) {
-      return party.role == Role::kBystander && !f.payload;
-    };
-    const auto copies = [](const Party& party, const Facts& f) {
-      return party.role == Role::kSource && !f.precopied;
-    };
-    const auto runs = [](const Party& party, const Facts& f) {
-      return party.role == Role::kSource ? !f.waits : party.role == Role::kBystander && !f.held;
-    };
-    if (const auto ranks = ranks_with(no_part); !ranks.empty())
-      return "the standby of " + text_of(ranks) + " was not ready";
-    if (const auto ranks = ranks_with(no_groups); !ranks.empty())
-      return text_of(ranks) + " had no new communicators";
-    if (const auto ranks = ranks_with(copies); !ranks.empty())
-      return "the copy of " + text_of(ranks) + " had not converged";
-    const bool sources_stand = all(Role::kSource, [](const Facts& f) { return f.waits; });
-    const char* or_groups = sources_stand && !s_.info.overlaps ? ", or had no new communicators" : "";
-    if (const auto ranks = ranks_with(runs); !ranks.empty())
-      return text_of(ranks) + " had not reached the common barrier" + or_groups;
-    return "the switch had not ended";
-  }
-
-  // Returns whether no GO can follow, or a source already knew that.
-  [[nodiscard]] bool is_vetoed() const {
-    return any(Role::kSource, [](const Facts& f) { return f.never || f.resumed; }) ||
-           any(Role::kTarget, [](const Facts& f) { return f.relinquished && f.veto; });
-  }
-  [[nodiscard]] bool is_damaged() const {
-    return any(Role::kTarget, [](const Facts& f) { return f.lost || f.dead || f.relinquished; });
-  }
-  [[nodiscard]] bool lacks_a_source() const { return any(Role::kSource, gone_for_good); }
-  [[nodiscard]] bool lacks_a_bystander() const { return any(Role::kBystander, gone_for_good); }
-  // Returns whether a party currently refuses GO. Without bystanders, returns whether a source currently
-  // refuses to release its memory.
-  [[nodiscard]] bool is_held_still() const { return any(withdrawer(), refuses_for_now); }
-  [[nodiscard]] bool excludes_return() const {
-    return s_.info.staying.empty() ? any(Role::kSource, [](const Facts& f) { return f.released; })
-                                   : any(Role::kBystander, [](const Facts& f) { return f.gone; });
-  }
-  [[nodiscard]] bool is_withdrawn() const {
-    return s_.info.staying.empty()
-               ? all(Role::kSource, [](const Facts& f) { return f.still || f.resumed || f.never; })
-               : all(Role::kBystander, [](const Facts& f) { return refuses_for_now(f) || f.old; });
-  }
-  [[nodiscard]] bool may_close_for_targets() const {
-    const bool released = all(Role::kSource, [](const Facts& f) { return f.released; });
-    if (!s_.info.staying.empty())
-      return released || all(Role::kBystander, [](const Facts& f) { return f.gone; });
-    return released || (all(Role::kTarget, [](const Facts& f) { return f.ran; }) && lacks_a_source());
-  }
-  // Returns whether neither the old nor the new set of ranks can continue.
-  [[nodiscard]] bool needs_image() const {
-    const auto* closed = std::get_if<coordinator::Closed>(&s_.phase);
-    const bool to_old = in<coordinator::Aborted>() || in<coordinator::Returned>() ||
-                        (closed != nullptr && closed->side == Side::kSource);
-    const bool to_new = closed != nullptr && closed->side == Side::kTarget;
-    if (lacks_a_bystander() || (to_old && lacks_a_source())) return true;
-    if (!is_damaged()) return false;
-    return to_new || in<coordinator::Kept>() ||
-           (in<coordinator::Granted>() && (excludes_return() || lacks_a_source()));
-  }
-  // Returns whether no instance can run. RELINQUISHED and FENCED are stated once an instance has ended. The
-  // rank of a released source stands at its barrier, and is never resumed.
-  [[nodiscard]] bool is_fenced() const {
-    return all(Role::kSource, [](const Facts& f) { return f.lost || f.released || f.fenced; }) &&
-           all(Role::kTarget, [](const Facts& f) { return f.lost || f.relinquished; }) &&
-           all(Role::kBystander, [](const Facts& f) { return f.lost || f.fenced; });
-  }
-  [[nodiscard]] bool is_committed() const {
-    return any(Role::kTarget, [](const Facts& f) { return f.committed; });
-  }
-  // Returns the role of the parties that answer WITHDRAW.
-  [[nodiscard]] Role withdrawer() const { return s_.info.staying.empty() ? Role::kSource : Role::kBystander; }
-
- private:
-  template <class Test>
-  [[nodiscard]] std::vector<std::uint32_t> ranks_with(Test test) const {
-    std::vector<std::uint32_t> ranks;
-    for (const auto& [party, facts] : s_.facts) {
-      const bool is_named = std::find(ranks.begin(), ranks.end(), party.rank) != ranks.end();
-      if (!is_named && test(party, facts)) ranks.push_back(party.rank);
-    }
-    std::sort(ranks.begin(), ranks.end());
-    return ranks;
-  }
-  static bool gone_for_good(const Facts& f) { return f.lost || f.dead; }
-  static bool refuses_for_now(const Facts& f) { return f.still && !f.lifted; }
-
-  const CoordinatorState& s_;
-};
 
 class CoordinatorStepper : private Stepper<CoordinatorState> {
  public:
@@ -251,8 +125,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
                                                ", which stays where it is, no longer takes part");
     nag_granted();
   }
-  // Aborts a move whose time is over (SW-7). The coordinator does not abort if it has received everything
-  // that decides the move and the parties are reachable.
+  // Aborts a move whose timeout has passed (SW-7). The coordinator does not abort if it has received
+  // everything that decides the move and the parties are reachable.
   void give_up_if_late() {
     if (!s_.late || s_.abort || is_about_to_hand_over()) return;
     s_.abort =
@@ -289,7 +163,7 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     const auto has_none = [this](const Facts& f) { return f.relinquished || now_ >= f.lease_until; };
     return now_ >= s_.earlier_leases_until && judgement().all(Role::kTarget, has_none);
   }
-  // Returns whether each target has a lease. ADR 2: no rank is held before each target has a lease.
+  // Returns whether every target has a lease. ADR 2: no rank is held before every target has a lease.
   bool all_have_leases() const {
     return judgement().all(Role::kTarget, [this](const Facts& f) { return f.lent && now_ < f.lease_until; });
   }
@@ -560,7 +434,7 @@ Result<Step<CoordinatorState, Action>> step(const CoordinatorState& state, const
 
 Result<CoordinatorState> restore_coordinator(const Record& newest) {
   CoordinatorState state = fresh(newest.info);
-  // A reason in the record of any phase is that of an abort. A move that is to be given up stays so.
+  // A reason in the record of any phase is that of an abort. A move that must be aborted stays so.
   if (!newest.reason.text.empty()) state.abort = newest.reason;
   switch (newest.kind) {
     case RecordKind::kBegun:
@@ -584,7 +458,8 @@ Result<CoordinatorState> restore_coordinator(const Record& newest) {
       state.phase = coordinator::Restored{};
       return state;
     default:
-      return Error(ErrorCode::kCorrupt, "Record " + name_of(newest) + " in the coordinator's journal");
+      return Error(ErrorCode::kCorrupt,
+                   "Record " + name_of(newest) + " is unexpected in the coordinator's journal");
   }
 }
 

@@ -15,7 +15,7 @@
 // The coordinator stores nothing except its record and its leases. The ranks' statements decide each step,
 // and the coordinator queries the ranks for them again after a restart. A veto closes the move for the
 // sources. A bystander that has swapped permanently excludes the return. Restored occurs only where neither
-// set of ranks can continue. The gang's image runs once every instance is fenced.
+// set of ranks can continue. The gang is restored from its image once every instance is fenced.
 #pragma once
 
 #include <map>
@@ -49,7 +49,7 @@ struct Asking {
   friend bool operator==(const Asking&, const Asking&) = default;
 };
 struct Restored {
-  bool ordered = false;  // all instances are fenced, and the image was ordered to run
+  bool ordered = false;  // whether all instances are fenced, and the restore from the image was ordered
   friend bool operator==(const Restored&, const Restored&) = default;
 };
 }  // namespace coordinator
@@ -80,8 +80,8 @@ struct Facts {
   bool lost = false;      // the rank's node is proven dead
   bool answered = false;  // in phase Asking: the rank has stated everything that it recorded
   Nanos last_message = 0;
-  // A target's: the end of the last lease that it was given in this life of the coordinator, as the grantor
-  // sees it, and whether there was one.
+  // For a target: the expiry of the last lease that this life of the coordinator gave it, as the grantor sees
+  // it, and whether there was one.
   Nanos lease_until = 0;
   bool lent = false;
   friend bool operator==(const Facts&, const Facts&) = default;
@@ -93,11 +93,11 @@ struct CoordinatorState {
                coordinator::Closed, coordinator::Aborted, coordinator::Restored, coordinator::Asking>
       phase;
   std::map<Party, Facts> facts;  // the facts of all ranks
-  // The end of the leases that earlier lives of the coordinator may have given.
+  // The time by which all leases of the coordinator's earlier lives have expired.
   Nanos earlier_leases_until = 0;
-  bool late = false;            // the time for the migration is over
-  bool settled = false;         // remains true once set, even if a rank is lost later
-  std::optional<Reason> abort;  // the reason to end without a move
+  bool late = false;     // the timeout of the migration has passed
+  bool settled = false;  // whether the move is settled; remains true once set, even if a rank is lost later
+  std::optional<Reason> abort;  // the reason to abort the move
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;
 };
 
@@ -131,7 +131,7 @@ Result<CoordinatorState> restore_coordinator(const Record& newest);
 // Restarted.
 [[nodiscard]] CoordinatorState recover_coordinator(GangInfo info, Nanos now);
 [[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;
-// Returns whether the move is closed and every rank knows it, or its image was ordered to run.
+// Returns whether the move is closed and every rank knows it, or the restore from the image was ordered.
 [[nodiscard]] inline bool is_settled(const CoordinatorState& state) noexcept {
   return state.settled;
 }

@@ -114,7 +114,7 @@ Result<std::vector<Batch>> GangParties::apply(const PartyKey& key, const Event& 
       if (!next.actions.empty()) out.push_back({key, state.info, std::move(next.actions)});
       return ok();
     } else {
-      return Error(ErrorCode::kInvalidArgument, "An event of another party reached " + to_text(key.party));
+      return Error(ErrorCode::kInvalidArgument, "An event for another party reached " + to_text(key.party));
     }
   };
   CKPT_TRYV(std::visit(advance, at->second));

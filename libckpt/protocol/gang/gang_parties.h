@@ -5,7 +5,7 @@
 //
 // Prepare creates a party that is not known here. Any other message for an unknown party must include the
 // description of the move. The party is then that of a restarted agent without a record: it leaves the move
-// and states so. Only the newest move of a rank decides what runs: after a restart, earlier closed moves
+// and reports that. Only the newest move of a rank decides what runs: after a restart, earlier closed moves
 // cause no actions.
 // Threads: one. Ownership: plain values. Errors: kProtocol and kInvalidArgument for impossible input; nothing
 // is changed then.
@@ -60,12 +60,12 @@ class GangParties {
   [[nodiscard]] const PartyState* find(const PartyKey& key) const;
   [[nodiscard]] const std::map<PartyKey, PartyState>& all() const noexcept { return parties_; }
   // Returns whether no party of the rank forbids running: a paused rank may then continue without a party's
-  // action. Only parties for which is_of returns true count. A rank that was restored from an image since is
-  // another instance, which an earlier move does not know.
+  // action. Only parties for which is_of returns true count. A rank that was restored from an image since
+  // then is a different instance, which an earlier move does not know.
   [[nodiscard]] bool may_run_freely(JobId gang, std::uint32_t rank,
                                     const std::function<bool(const PartyKey&)>& is_of) const;
   [[nodiscard]] bool is_open(JobId gang, std::uint32_t rank) const;
-  // Drops the machines of these moves. The driver drops the records, too.
+  // Drops the machines of the moves for which `which` returns true. The driver drops the records, too.
   void forget(const std::function<bool(const GangInfo&)>& which);
 
  private:
@@ -81,8 +81,8 @@ class GangParties {
 
 [[nodiscard]] const GangInfo& info_of(const PartyState& state);
 [[nodiscard]] bool is_closed(const PartyState& state);
-// Returns whether the party has recorded that its instance ends, and waits for that end. It states nothing
-// until then.
+// Returns whether the party has recorded the end of its instance, and waits until the instance has exited. It
+// states nothing until then.
 [[nodiscard]] bool is_ending(const PartyState& state);
 [[nodiscard]] std::string_view phase_name(const PartyState& state);
 

@@ -3,7 +3,7 @@
 // The protocol itself is in protocol/gang.
 //
 // A group is the ranks of a communicator of the program (ckpt_group_callbacks). A group with a moved rank
-// gets another communicator before the handover. One member makes a *ticket* (NCCL's unique id), and all
+// gets a new communicator before the handover. One member makes a *ticket* (NCCL's unique id), and all
 // members join with the ticket.
 // Threads: plain values.
 #pragma once
@@ -25,14 +25,14 @@ using wire::Incarnation;
 using wire::JobId;
 using wire::MigrationId;
 
-inline constexpr std::size_t kMaxGroups = 64;        // the limit for one rank
-inline constexpr std::size_t kMaxTicketBytes = 512;  // the limit for one group
+inline constexpr std::size_t kMaxGroups = 64;        // the maximum number of groups of one rank
+inline constexpr std::size_t kMaxTicketBytes = 512;  // the maximum size of one group's ticket
 inline constexpr std::size_t kMaxGroupNameBytes = 255;
 
 struct GroupTicket {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string group;
-  Bytes ticket;  // if empty, another member makes the ticket
+  Bytes ticket;  // the ticket of the group; if empty, another member makes the ticket
   template <class A>
   decltype(auto) fields(A& a) {
     return a(group, ticket);
@@ -82,7 +82,7 @@ Result<GangPlan> decode_gang_plan(std::span<const std::byte> bytes);
 [[nodiscard]] const MovedRank* find_moved(const GangPlan& plan, std::uint32_t rank);
 [[nodiscard]] const StayingRank* find_staying(const GangPlan& plan, std::uint32_t rank);
 
-// A query to the node of a rank: which of its groups get other communicators if the given ranks move? The
+// A query to the node of a rank: which of its groups get new communicators if the given ranks move? The
 // answer is RankGroups with the tickets that this rank makes, or a Reply with the reason of the failure.
 struct AskGroups {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of the gang commit as they are kept, and their journal.
+// The records of the gang commit in their stored form, and their journal.
 // Threads: values. Errors: kCorrupt for records that contradict themselves.
 #pragma once
 

@@ -119,7 +119,7 @@ class SourceStepper : private Stepper<SourceState> {
   void send_prepared_to_source(const Party& to) {
     if (to.role == Role::kSource) send(to, Prepared());
   }
-  void wait_for_switch() {
+  void wait_for_handover() {
     in<source::Barrier>()->sent = true;
     arm(Timer::kHandover, handover_timeout_ms());
   }
@@ -199,7 +199,7 @@ class SourceStepper : private Stepper<SourceState> {
     return true;
   }
   bool on(const FinalDataAcknowledged&) {
-    if (in<source::Barrier>()) wait_for_switch();
+    if (in<source::Barrier>()) wait_for_handover();
     return !before_barrier();
   }
   bool on(const EngineFailed& e) {
@@ -221,7 +221,7 @@ class SourceStepper : private Stepper<SourceState> {
     }
     return true;
   }
-  // FENCED is stated once the rank has ended: the gang's image may run then (GANG-12).
+  // FENCED is stated once the rank has ended: the gang may then be restored from its image (GANG-12).
   bool on(const RankEnded&) {
     if (auto* fenced = in<source::Fenced>(); fenced != nullptr && !std::exchange(fenced->ended, true))
       restate(Party());
@@ -232,7 +232,8 @@ class SourceStepper : private Stepper<SourceState> {
       leave(Reason(ErrorCode::kTimedOut, "The ranks did not stop at the same step in time"));
     if (e.timer == Timer::kHandover && in<source::Barrier>()) {
       auto& cause = in<source::Barrier>()->gives_up;
-      if (!cause) cause = Reason(ErrorCode::kTimedOut, "The source waited too long for the switch");
+      if (!cause)
+        cause = Reason(ErrorCode::kTimedOut, "The source waited too long for the end of the handover");
       ask_others();
     }
     if (e.timer == Timer::kPoll) poll();
@@ -262,9 +263,9 @@ class SourceStepper : private Stepper<SourceState> {
   }
   bool on(const Restarted&) {
     if (before_barrier()) {
-      leave(Reason(ErrorCode::kAborted, "The source's agent was started again"));
+      leave(Reason(ErrorCode::kAborted, "The source's agent was restarted"));
     } else if (in<source::Barrier>()) {
-      wait_for_switch();
+      wait_for_handover();
       ask_others();
     } else if (const auto* owner = in<source::Owner>()) {
       act(ResumeRank(owner->k));
@@ -435,7 +436,8 @@ Result<SourceState> restore_source(const GangInfo& info, std::uint32_t rank, con
       state.phase = source::Fenced{};
       return state;
     default:
-      return Error(ErrorCode::kCorrupt, "Record " + name_of(*newest) + " in a source's journal");
+      return Error(ErrorCode::kCorrupt,
+                   "Record " + name_of(*newest) + " is unexpected in a source's journal");
   }
 }
 

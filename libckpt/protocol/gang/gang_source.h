@@ -44,7 +44,7 @@ struct Barrier {
 struct Owner {
   Incarnation k = 0;
   bool never = false;     // the source never had a BARRIER of this migration
-  bool recorded = false;  // whether the phase is recorded; the source states nothing before
+  bool recorded = false;  // whether the phase is recorded; before that, the source makes no statement
   Reason reason;
   friend bool operator==(const Owner&, const Owner&) = default;
 };
@@ -52,7 +52,7 @@ struct Released {
   friend bool operator==(const Released&, const Released&) = default;
 };
 struct Fenced {
-  bool ended = false;  // the rank is proven to have ended; the source states nothing before
+  bool ended = false;  // whether the rank is proven to have ended; before that, the source makes no statement
   friend bool operator==(const Fenced&, const Fenced&) = default;
 };
 }  // namespace source

@@ -41,7 +41,7 @@ void check_step(const SourceState& before, const Step<SourceState, Action>& made
     const bool fenced = in<source::Fenced>(before) || wrote(RecordKind::kFenced);
     const bool resumed = owned || wrote(RecordKind::kResumed);
     if (const auto* write = std::get_if<WriteRecord>(&action)) {
-      CKPT_CHECK(!released && !fenced, "GANG-7: a released or fenced source decides nothing more");
+      CKPT_CHECK(!released && !fenced, "GANG-7: a released or fenced source makes no further decisions");
       written = &write->record;
     } else if (const auto* resume = std::get_if<ResumeRank>(&action)) {
       CKPT_CHECK(owns && owns->k == resume->k, "GANG-5: a source runs only as its owner");
@@ -49,23 +49,23 @@ void check_step(const SourceState& before, const Step<SourceState, Action>& made
     } else if (std::holds_alternative<ReleaseManifest>(action)) {
       CKPT_CHECK(wrote(RecordKind::kBarrier), "GANG-1: BARRIER is written before the final manifest is sent");
     } else if (std::holds_alternative<FreeSource>(action)) {
-      CKPT_CHECK(released, "GANG-7: RELEASED is written before the source frees");
+      CKPT_CHECK(released, "GANG-7: RELEASED is written before the source frees memory");
     } else if (std::holds_alternative<EndRank>(action)) {
       CKPT_CHECK(fenced, "GANG-12: FENCED is written before the rank ends");
     } else if (const auto* send = std::get_if<Send>(&action)) {
       if (std::holds_alternative<Released>(send->body))
-        CKPT_CHECK(released, "GANG-7: RELEASED is written before it is stated");
+        CKPT_CHECK(released, "GANG-7: RELEASED is written before it is sent");
       if (std::holds_alternative<Resumed>(send->body))
-        CKPT_CHECK(resumed, "GANG-5: RESUMED is written before it is stated");
+        CKPT_CHECK(resumed, "GANG-5: RESUMED is written before it is sent");
       if (std::holds_alternative<Never>(send->body))
         CKPT_CHECK((owned && owned->recorded) || wrote(RecordKind::kNever),
-                   "GANG-5: NEVER is written before it is stated");
+                   "GANG-5: NEVER is written before it is sent");
       if (std::holds_alternative<HeldStill>(send->body))
         CKPT_CHECK((waited && waited->still) || wrote(RecordKind::kHeldStill),
-                   "GANG-11: HELD_STILL is written before it is stated");
+                   "GANG-11: HELD_STILL is written before it is sent");
       if (std::holds_alternative<Fenced>(send->body))
         CKPT_CHECK(fenced && in<source::Fenced>(made.state)->ended,
-                   "GANG-12: FENCED is written, and the rank has ended, before it is stated");
+                   "GANG-12: FENCED is written, and the rank has exited, before it is sent");
     }
   }
 }

@@ -50,7 +50,8 @@ class TargetStepper : private Stepper<TargetState> {
     disarm(Timer::kPoll);
   }
   // States that the target has given up. A veto ends the move for every party. After a promise the instance
-  // may run, so its end is awaited: the coordinator may then count on it (GANG-8, GANG-12).
+  // may run, so the target waits until it has exited: the coordinator may then count on that (GANG-8,
+  // GANG-12).
   void state_relinquished(const target::Relinquished& left) {
     if (!left.ended) return;
     const Relinquished said(left.veto, left.reason);
@@ -288,7 +289,7 @@ class TargetStepper : private Stepper<TargetState> {
   }
   bool on(const Restarted&) {
     if (unpromised()) {
-      relinquish(Reason(ErrorCode::kAborted, "The target's agent was started again"));
+      relinquish(Reason(ErrorCode::kAborted, "The target's agent was restarted"));
     } else if (const auto* r = in<target::Relinquished>()) {
       act(FreeTarget{});
       state_relinquished(*r);
@@ -474,7 +475,8 @@ Result<TargetState> restore_target(const GangInfo& info, std::uint32_t rank, con
       state.phase = target::Relinquished{newest->veto, newest->reason, newest->veto};
       return state;
     default:
-      return Error(ErrorCode::kCorrupt, "Record " + name_of(*newest) + " in a target's journal");
+      return Error(ErrorCode::kCorrupt,
+                   "Record " + name_of(*newest) + " is unexpected in a target's journal");
   }
 }
 

@@ -34,14 +34,14 @@ struct Promised {
   bool owner = false;
   bool in_gate = false;
   bool running = false;
-  bool finished = false;  // its program has ended: it passed its gate, and never runs again
+  bool finished = false;  // its program has exited: it passed its gate, and never runs again
   friend bool operator==(const Promised&, const Promised&) = default;
 };
 struct Relinquished {
   bool veto = false;
   Reason reason;
-  // Whether the instance cannot run any more; the target states nothing before. An instance of a target that
-  // has not promised never runs.
+  // Whether the instance cannot run any more; before that, the target makes no statement. An instance of a
+  // target that has not promised never runs.
   bool ended = false;
   friend bool operator==(const Relinquished&, const Relinquished&) = default;
 };

@@ -48,7 +48,7 @@ void check_step(const TargetState& before, const Step<TargetState, Action>& made
   bool left = had_left;
   for (const Action& action : made.actions) {
     if (const auto* write = std::get_if<WriteRecord>(&action)) {
-      CKPT_CHECK(!had_left, "GANG-5: a target that has given up decides nothing more");
+      CKPT_CHECK(!had_left, "GANG-5: a target that has given up makes no further decisions");
       left = write->record.kind == RecordKind::kRelinquished;
       promised = !left;
       owns = promised && write->record.owner;
@@ -61,17 +61,17 @@ void check_step(const TargetState& before, const Step<TargetState, Action>& made
       CKPT_CHECK(open->deadline ? *open->deadline > now : owns,
                  "GANG-6: a target without a valid lease passes its gate only as the owner");
     } else if (std::holds_alternative<FreeTarget>(action)) {
-      CKPT_CHECK(left, "GANG-5: RELINQUISHED is written before the target frees");
+      CKPT_CHECK(left, "GANG-5: RELINQUISHED is written before the target frees memory");
     } else if (const auto* send = std::get_if<Send>(&action)) {
       if (std::holds_alternative<Ready>(send->body) || std::holds_alternative<Committed>(send->body))
-        CKPT_CHECK(promised, "GANG-4: READY or COMMITTED is written before it is stated");
+        CKPT_CHECK(promised, "GANG-4: READY or COMMITTED is written before it is sent");
       if (std::holds_alternative<Go>(send->body))
         CKPT_CHECK(promised && leads(after), "GANG-6: GO is sent by the lead, once it has committed");
       if (std::holds_alternative<Owns>(send->body))
-        CKPT_CHECK(owns, "GANG-6: a target is recorded as owner before it states that");
+        CKPT_CHECK(owns, "GANG-6: a target is recorded as owner before it reports that");
       if (std::holds_alternative<Relinquished>(send->body))
         CKPT_CHECK(left && std::get<target::Relinquished>(after.phase).ended,
-                   "GANG-12: RELINQUISHED is written, and the instance cannot run, before it is stated");
+                   "GANG-12: RELINQUISHED is written, and the instance cannot run, before it is sent");
     }
   }
 }

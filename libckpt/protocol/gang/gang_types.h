@@ -6,9 +6,9 @@
 // function
 //     Result<Step<State>> step(const State&, const Event&, Nanos now, const Timing&)
 // The driver executes the actions of a step in order. A record is durable before the next action. If it fails
-// cleanly, the rest of the step is dropped, and RecordFailed is fed to the state of before. Each rank of the
-// gang is one party: a source and a target if it moves, else a bystander. All advance from incarnation n (the
-// old epoch) to n+1 (the new one), or go back as n or n+2.
+// cleanly, the rest of the step is dropped, and RecordFailed is delivered to the state before the step. Each
+// rank of the gang is one party: a source and a target if it moves, else a bystander. All advance from
+// incarnation n (the old epoch) to n+1 (the new one), or go back as n or n+2.
 // Threads: value types; a machine belongs to one driver thread.
 #pragma once
 
@@ -91,26 +91,26 @@ using wire::Withdraw;
 enum class RecordKind : std::uint8_t {
   // Records of the coordinator.
   kBegun = 1,
-  kGranted,   // has k = n+1
-  kReturned,  // has k = n+2
+  kGranted,   // the record has k = n+1
+  kReturned,  // the record has k = n+2
   kKept,
-  kClosed,  // has side and k
+  kClosed,  // the record has side and k
   kAborted,
   kRestored,
   // Records of a source.
   kBarrier = 20,
   kNever,
-  kResumed,  // has k
+  kResumed,  // the record has k
   kReleased,
   // Records of a target.
-  kReady = 30,  // has k and owner
-  kCommitted,   // has k and owner
+  kReady = 30,  // the record has k and owner
+  kCommitted,   // the record has k and owner
   kRelinquished,
   // Records of a bystander.
   kHeld = 40,
   kLifted,
   kGone,
-  kOld,  // has k
+  kOld,  // the record has k
   // Records of a source or a bystander.
   kHeldStill = 50,
   kFenced,
@@ -120,7 +120,7 @@ enum class RecordKind : std::uint8_t {
 
 struct Record {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  static constexpr bool kOwnForm = true;  // has its own encoding because the side may be unset
+  static constexpr bool kOwnForm = true;  // the record has its own encoding, because the side may be unset
   template <class A>
   void fields(A& a) {
     auto side_number = static_cast<std::uint8_t>(side);
@@ -185,7 +185,7 @@ using migration::StopCopy;
 CKPT_GANG_PLAIN(HoldRank);     // takes part in gathering; RankHeld follows once the rank waits at the common
                                // step
 CKPT_GANG_WITH_K(ResumeRank);  // lets the rank continue in the old epoch; a repetition has no effect
-CKPT_GANG_PLAIN(EndRank);      // ends the old instance here, before a restore
+CKPT_GANG_PLAIN(EndRank);      // terminates the old instance on this node, before a restore
 CKPT_GANG_WITH_K(
     EnterGate);  // resumes the target's instance behind its closed gate; RankInGate or InstanceDied follows
 CKPT_GANG_PLAIN(PrepareRank);  // prepares a rank that stays; RankReady or CommunicatorsFailed follows

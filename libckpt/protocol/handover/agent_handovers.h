@@ -18,7 +18,8 @@ namespace ckpt::migration {
 
 struct HandoverKey {
   MigrationId migration = 0;
-  Role role = Role::kCoordinator;  // kSource or kTarget; kCoordinator in CoordinatorHandovers
+  Role role = Role::kCoordinator;  // the role of the machine: kSource or kTarget; kCoordinator in
+                                   // CoordinatorHandovers
   friend auto operator<=>(const HandoverKey&, const HandoverKey&) = default;
 };
 // The actions of one step of one machine, to be executed in order. The batches of one call are executed in
@@ -48,14 +49,15 @@ class AgentHandovers {
   // Returns false while a machine is between BARRIER (or COMMITTED) and its end: only a RunInstance action
   // may let the job run then. After restore(), resume at once every paused job of this node for which this
   // returns true (SW-4). A source does not block an instance later than its own, because such an instance was
-  // restored from an image since.
+  // restored from an image since then.
   [[nodiscard]] bool may_run_freely(JobId job, Incarnation incarnation) const;
   [[nodiscard]] const SourceState* source(MigrationId migration) const;
   [[nodiscard]] const TargetState* target(MigrationId migration) const;
   [[nodiscard]] bool idle() const;  // returns whether every machine is closed
   // Returns the keys and jobs of the machines that are not closed.
   [[nodiscard]] std::vector<std::pair<HandoverKey, JobId>> open() const;
-  [[nodiscard]] MigrationId newest() const;  // the newest migration of any machine here; 0 if there is none
+  [[nodiscard]] MigrationId newest() const;  // returns the newest migration of any machine here; 0 if there
+                                             // is none
   // Drops the machines of a job that ended. The driver also removes the job from the journal.
   void forget(JobId job);
 
@@ -64,7 +66,7 @@ class AgentHandovers {
   struct Held {
     State state;
     State before;       // the earlier state, for record_failed
-    bool fresh = true;  // the machine was made by a step whose record may still fail
+    bool fresh = true;  // whether the machine was made by a step whose record may still fail
   };
   template <class State, class Event>
   Result<void> apply(Held<State>& held, const Event& event, Nanos now, Batches& out);

@@ -46,8 +46,8 @@ class BasicJournal {
     return BasicJournal(std::move(file), std::move(entries));
   }
 
-  // Returns all records, oldest first: those read at open and those appended since. Each record includes its
-  // plan. Makes a copy, for a start or for tests.
+  // Returns all records, oldest first: those read at open and those appended since then. Each record includes
+  // its plan. Makes a copy, for a start or for tests.
   [[nodiscard]] std::vector<Record> records() const {
     std::vector<Record> records;
     records.reserve(entries_.all.size());
@@ -68,8 +68,8 @@ class BasicJournal {
   // Reserves disk space for `bytes` more. Call this before a migration begins; reserve_for() is enough for
   // one migration.
   static constexpr std::uint64_t kReserveBytes = 256 << 10;
-  // Returns the space for one migration. In a file of the former format, each record of a migration contains
-  // its plan.
+  // Returns the disk space to reserve for one migration. In a file of the former format, each record of a
+  // migration contains its plan.
   static constexpr std::uint64_t reserve_for(std::uint64_t plan_bytes) {
     return kReserveBytes + 8 * plan_bytes;
   }
@@ -79,16 +79,16 @@ class BasicJournal {
   Result<void> compact(const std::function<bool(const Record&)>& forget) {
     std::map<Key, const Entry*> newest;
     for (const Entry& entry : entries_.all) newest[Traits::key_of(entry.record)] = &entry;
-    Entries kept;
+    Entries retained;
     std::vector<JournalFile::Body> bodies;
     for (const auto& [key, entry] : newest) {
       if (forget(entry->record)) continue;
       Record record = entries_.to_record(*entry);
       bodies.push_back(Traits::encode(record));
-      kept.add({std::move(record)});
+      retained.add({std::move(record)});
     }
     CKPT_TRYV(file_.replace(bodies));
-    entries_ = std::move(kept);
+    entries_ = std::move(retained);
     return ok();
   }
 

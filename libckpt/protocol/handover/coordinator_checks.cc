@@ -54,7 +54,7 @@ void check_step(const CoordinatorState& before, const Step<CoordinatorState>& ma
       if (const auto* commit = std::get_if<wire::Commit>(&send->body))
         CKPT_CHECK(granted && commit->k == k, "SW-6: GRANTED is written before COMMIT is sent");
       if (const auto* told = std::get_if<wire::Granted>(&send->body))
-        CKPT_CHECK(granted && told->k == k, "SW-2: GRANTED is written before it is stated");
+        CKPT_CHECK(granted && told->k == k, "SW-2: GRANTED is written before it is sent");
       if (const auto* lease = std::get_if<wire::Lease>(&send->body)) {
         CKPT_CHECK(granted && lease->k == k, "SW-9: a lease is for what was granted last");
         CKPT_CHECK(is && is->lease_until >= now + static_cast<Nanos>(lease->term_ms) * kNanosPerMs,
@@ -63,9 +63,9 @@ void check_step(const CoordinatorState& before, const Step<CoordinatorState>& ma
                    "SW-7: a target gets no lease while it is ordered to give up");
       }
       if (std::holds_alternative<wire::Closed>(send->body))
-        CKPT_CHECK(kind == RecordKind::kClosed, "SW-2: CLOSED is written before it is stated");
+        CKPT_CHECK(kind == RecordKind::kClosed, "SW-2: CLOSED is written before it is sent");
       if (std::holds_alternative<wire::Aborted>(send->body))
-        CKPT_CHECK(kind == RecordKind::kAborted, "SW-2: ABORTED is written before it is stated");
+        CKPT_CHECK(kind == RecordKind::kAborted, "SW-2: ABORTED is written before it is sent");
     }
   }
   CKPT_CHECK(record_of(after) == RecordKind::kInvalid || record_of(after) == kind,

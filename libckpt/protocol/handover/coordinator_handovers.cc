@@ -24,7 +24,7 @@ Result<Batches> CoordinatorHandovers::restore(std::span<const Record> records, N
     CKPT_TRY(state, restore_coordinator(record));
     handovers_[record.info.migration] = {state, state, false};
   }
-  // An agent that missed the end of an older migration sends a query without a request.
+  // An agent that missed the end of an older migration sends a query by itself.
   for (const auto& [id, held] : handovers_) newest_[held.state.info.job] = id;
   Batches out;
   for (auto& [id, held] : handovers_) {
@@ -40,7 +40,7 @@ Result<Batches> CoordinatorHandovers::begin(HandoverInfo info, bool source_conne
     return Error(ErrorCode::kRefused, "Job " + wire::job_text(info.job) + " is in migration " +
                                           wire::migration_text(open->info.migration) +
                                           " already; wait for it or abort it");
-  // Ids ascend only within a job. Migrations of different jobs may begin in another order than their ids.
+  // Ids ascend only within a job. Migrations of different jobs may begin in a different order from their ids.
   const auto newest = newest_.find(info.job);
   const bool is_older = newest != newest_.end() && newest->second >= info.migration;
   if (is_older || handovers_.contains(info.migration))
@@ -126,7 +126,7 @@ void CoordinatorHandovers::forget(JobId job) {
   newest_.erase(job);
 }
 
-void CoordinatorHandovers::forget_migration(MigrationId migration) {
+void CoordinatorHandovers::erase_migration(MigrationId migration) {
   const auto it = handovers_.find(migration);
   if (it == handovers_.end()) return;
   const auto newest = newest_.find(it->second.state.info.job);

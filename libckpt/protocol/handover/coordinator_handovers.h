@@ -34,20 +34,21 @@ class CoordinatorHandovers {
   [[nodiscard]] const CoordinatorState* open_of(JobId job) const;  // returns the job's migration that is not
                                                                    // closed yet
   void forget(JobId job);
-  void forget_migration(MigrationId migration);
+  void erase_migration(MigrationId migration);
 
  private:
   struct Held {
     CoordinatorState state;
     CoordinatorState before;
-    bool fresh = true;  // the record BEGUN may still fail
+    bool fresh = true;  // whether the record BEGUN may still fail
   };
   Result<void> apply(Held& held, const CoordinatorEvent& event, Nanos now, Batches& out);
 
   Timing timing_;
   Nanos leases_over_ = 0;  // the time at which all leases from before restore() have expired
   std::map<MigrationId, Held> handovers_;
-  std::map<JobId, MigrationId> newest_;  // each job's only migration that may be open
+  std::map<JobId, MigrationId> newest_;  // the newest migration of every job, which is the job's only
+                                         // migration that may be open
 };
 
 }  // namespace ckpt::migration

@@ -3,67 +3,33 @@
 
 #include <algorithm>
 
+#include "libckpt/protocol/handover/coordinator_judgement.h"
+#include "libckpt/protocol/handover/handover_stepper.h"
 #include "libckpt/protocol/handover/step_checks.h"
-#include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::migration {
 namespace {
 
 using namespace coordinator;
 
-constexpr std::size_t index_of(Role party) {
-  return party == Role::kSource ? 0 : 1;
-}
-constexpr std::size_t index_of(Side side) {
-  return side == Side::kSource ? 0 : 1;
-}
-
-class Stepper {
+class Stepper : private HandoverStepper<CoordinatorState> {
  public:
   Stepper(const CoordinatorState& state, Nanos now, const Timing& timing)
-      : s_(state), now_(now), timing_(timing) {}
+      : HandoverStepper(state, Role::kCoordinator, now, timing) {}
 
   Result<Step<CoordinatorState>> run(const CoordinatorEvent& event) {
     const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
     if (!possible && std::holds_alternative<ResolveRequested>(event))
-      return Error(ErrorCode::kRefused, in<Granted>() || in<Forgotten>()
-                                            ? "The target's image is not known to be complete: the migration "
-                                              "can only be resolved at the source"
-                                            : "Nothing to resolve: the migration is not between GRANTED and "
-                                              "CLOSED (abort it, or it is over)");
-    if (!possible)
-      return Error(ErrorCode::kInvalidArgument, "Event " + std::to_string(event.index()) +
-                                                    " is impossible at the coordinator in " +
-                                                    std::string(phase_name(s_)) + " of migration " +
-                                                    wire::migration_text(s_.info.migration));
-    return Step<CoordinatorState>{std::move(s_), std::move(out_)};
+      return Error(ErrorCode::kRefused, judgement().why_not_resolved());
+    return result(possible, event.index(), "the coordinator");
   }
 
  private:
-  template <class P>
-  P* in() {
-    return std::get_if<P>(&s_.phase);
-  }
-  void act(Action action) { out_.push_back(std::move(action)); }
-  void send(Role to, wire::Body body) { act(Send(Role::kCoordinator, to, std::move(body))); }
-  void send_both(const wire::Body& body) {
-    send(Role::kSource, body);
-    send(Role::kTarget, body);
-  }
+  [[nodiscard]] CoordinatorJudgement judgement() const { return {s_, now_, timing_}; }
   void relay(Role stated_by, Role to, wire::Body body) { act(Send(stated_by, to, std::move(body))); }
-  Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Role::kCoordinator, kind, k}; }
-  [[nodiscard]] bool answered_lately(Role party) const {
-    const std::size_t i = index_of(party);
-    return s_.connected[i] && now_ - s_.last_message[i] <= timing_.silence_ms * kNanosPerMs;
-  }
-  [[nodiscard]] Role holder(Incarnation k) const {
-    return ((k - s_.info.base) & 1) != 0 ? Role::kTarget : Role::kSource;
-  }
   void remember(const Reason& reason) {
     if (s_.reason.text.empty()) s_.reason = reason;
   }
-  // Returns whether the records here may be an older copy that lacks later decisions.
-  [[nodiscard]] bool unsure() const { return s_.unsure_until != 0; }
   [[nodiscard]] Nanos term_from_now() const {
     return now_ + (std::int64_t{timing_.lease_term_ms} + timing_.lease_drift_ms) * kNanosPerMs;
   }
@@ -96,7 +62,7 @@ class Stepper {
     next.lease_until = 0;
     next.lent = next.withheld = false;
     act(WriteRecord(record(RecordKind::kGranted, k)));
-    send(holder(k), wire::Commit(k));
+    send(judgement().holder(k), wire::Commit(k));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     act(Report(ReportKind::kGranted, k));
     s_.phase = next;
@@ -125,7 +91,7 @@ class Stepper {
   void want_abort(const Reason& reason) {
     remember(reason);
     s_.abort_wanted = true;
-    if (in<Begun>() && !unsure())
+    if (in<Begun>() && !judgement().unsure())
       abort(ReportKind::kAborted);
     else
       send_both(wire::GiveUp(s_.reason));
@@ -141,28 +107,20 @@ class Stepper {
   // Grants the next incarnation if the holder is silent and its lease has expired (SW-12).
   void advance_if_due() {
     auto* g = in<Granted>();
-    const Role held_by = holder(g->k);
-    if (answered_lately(held_by) || now_ < g->lease_until) return;
+    const Role held_by = judgement().holder(g->k);
+    if (judgement().answered_lately(held_by) || now_ < g->lease_until) return;
     const Role other = held_by == Role::kTarget ? Role::kSource : Role::kTarget;
-    if (!answered_lately(other)) return;
+    if (!judgement().answered_lately(other)) return;
     if (other == Role::kSource && !g->source_waits)
       send(Role::kSource, wire::GiveUp(Reason(ErrorCode::kUnavailable, "The target does not answer")));
     else
       grant(g->k + 1);
   }
-  // Returns whether the grant is withheld. A wanted abort is first requested from the target (SW-7).
-  [[nodiscard]] bool withheld(const Granted& g) const {
-    return s_.abort_wanted && g.committed == 0 && holder(g.k) == Role::kTarget;
-  }
-  // Returns whether the side may get a lease. A restarted coordinator with incomplete records could otherwise
-  // lend to one side while the other has a lease.
-  [[nodiscard]] bool may_lend_to(Role party) const {
-    return now_ >= s_.unsure_until || s_.answered[1 - index_of(party)];
-  }
   void poll_granted() {
     Granted& g = std::get<Granted>(s_.phase);
     if (s_.abort_wanted && g.committed == 0) send_both(wire::GiveUp(s_.reason));
-    if (!withheld(g) && g.committed < g.k && g.ran_source < g.k) send(holder(g.k), wire::Commit(g.k));
+    if (!judgement().withheld(g) && g.committed < g.k && g.ran_source < g.k)
+      send(judgement().holder(g.k), wire::Commit(g.k));
     send_both(wire::Query{});
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));
     advance_if_due();
@@ -171,27 +129,12 @@ class Stepper {
   void note_answer(Role from) {
     s_.answered[index_of(from)] = true;
     auto* g = in<Granted>();
-    if (g == nullptr || !g->withheld || holder(g->k) == from) return;
+    if (g == nullptr || !g->withheld || judgement().holder(g->k) == from) return;
     g->withheld = false;
-    send(holder(g->k), wire::Commit(g->k));
+    send(judgement().holder(g->k), wire::Commit(g->k));
   }
 
   // ---- FORGOTTEN ----
-  // Returns true if `m` shows that there were later records than those here.
-  [[nodiscard]] bool knows_more(const Message& m) const {
-    if (!unsure() || is_closed(s_) || std::holds_alternative<Forgotten>(s_.phase)) return false;
-    const bool source = m.from == Role::kSource;
-    const auto* g = std::get_if<Granted>(&s_.phase);
-    const Incarnation known = g != nullptr ? g->k : s_.info.base;
-    if (const auto* r = std::get_if<wire::Resumed>(&m.body))
-      return r->k > known || (g == nullptr && !r->never_barrier);
-    if (const auto* c = std::get_if<wire::Committed>(&m.body)) return c->k > known;
-    if (const auto* r = std::get_if<wire::Ran>(&m.body)) return r->k > known;
-    if (const auto* l = std::get_if<wire::LeaseRequest>(&m.body)) return l->k > known;
-    if (g != nullptr) return false;
-    return std::holds_alternative<wire::Verified>(m.body) || std::holds_alternative<wire::Released>(m.body) ||
-           (source && std::holds_alternative<wire::Query>(m.body));
-  }
   void forget() {
     const Nanos lent_until = in<Granted>() ? in<Granted>()->lease_until : 0;
     s_.phase = Forgotten{std::max(s_.unsure_until, lent_until)};
@@ -258,10 +201,6 @@ class Stepper {
       send(to, wire::Aborted(s_.reason));
     if (to == Role::kTarget && s_.resumed) relay(Role::kSource, to, *s_.resumed);
   }
-  bool closed_for_target() {
-    const auto* c = in<Closed>();
-    return c && c->side == Side::kTarget;
-  }
   std::pair<bool*, bool*> known() {
     if (auto* a = in<Aborted>()) return {&a->source_knows, &a->target_knows};
     auto& c = std::get<Closed>(s_.phase);
@@ -284,7 +223,7 @@ class Stepper {
         act(Report(ReportKind::kAbortTooLate, g->committed, e.reason));
         return true;
       }
-      if (e.timeout && g->verified && answered_lately(Role::kTarget)) return true;
+      if (e.timeout && g->verified && judgement().answered_lately(Role::kTarget)) return true;
     }
     want_abort(e.reason);
     return true;
@@ -308,29 +247,23 @@ class Stepper {
     return true;
   }
   bool on(const ResolveRequested& e) {
-    const auto* g = in<Granted>();
-    const auto* f = in<Forgotten>();
-    if (in<Begun>() && unsure() && e.side == Side::kSource) {
-      remember(Reason(ErrorCode::kAborted, "The migration was resolved at the source by an operator"));
+    const bool may_lack_grant = in<Begun>() && judgement().unsure() && e.side == Side::kSource;
+    if (!may_lack_grant && !judgement().may_resolve_at(e.side)) return false;
+    remember(Reason(ErrorCode::kAborted, std::string("The migration was resolved at the ") +
+                                             (e.side == Side::kTarget ? "target" : "source") +
+                                             " by an operator"));
+    if (may_lack_grant)
       abort(ReportKind::kAborted);
-      return true;
-    }
-    if (!g && !f) return false;
-    if (e.side == Side::kTarget) {
-      // The source's image must not be discarded for a target image that is not known to be complete.
-      if (g ? !g->verified && g->committed == 0 : f->target_k == 0) return false;
-      remember(Reason(ErrorCode::kAborted, "The migration was resolved at the target by an operator"));
+    else if (e.side == Side::kTarget)
       close(Side::kTarget, ReportKind::kClosedTarget);
-    } else {
-      remember(Reason(ErrorCode::kAborted, "The migration was resolved at the source by an operator"));
+    else
       close_for_source();
-    }
     return true;
   }
   bool on(const TimerFired& e) {
     if (e.timer == Timer::kMigration) {
       if (is_closed(s_) || in<Forgotten>()) return true;
-      const Reason late(ErrorCode::kTimedOut, "The migration was not done within " +
+      const Reason late(ErrorCode::kTimedOut, "The migration did not finish within " +
                                                   std::to_string(timing_.migration_timeout_ms) + " ms");
       on(AbortRequested(true, late));
       if (in<Granted>()) act(ArmTimer(Timer::kMigration, timing_.silence_ms));
@@ -338,7 +271,7 @@ class Stepper {
     }
     if (e.timer != Timer::kPoll) return false;
     if (in<Begun>()) {
-      if (s_.abort_wanted && !unsure()) {
+      if (s_.abort_wanted && !judgement().unsure()) {
         abort(ReportKind::kAborted);
         return true;
       }
@@ -377,7 +310,7 @@ class Stepper {
     } else if (auto* g = in<Granted>()) {
       // SW-9: every lease that the coordinator may have granted lasts one full term from now.
       g->lease_until = s_.unsure_until;
-      send(holder(g->k), wire::Commit(g->k));
+      send(judgement().holder(g->k), wire::Commit(g->k));
       send_both(wire::Query{});
       act(ArmTimer(Timer::kMigration, timing_.migration_timeout_ms));
     } else {
@@ -392,7 +325,7 @@ class Stepper {
     if (m.from != Role::kSource && m.from != Role::kTarget) return false;
     s_.last_message[index_of(m.from)] = now_;
     s_.connected[index_of(m.from)] = true;
-    if (knows_more(m)) forget();
+    if (judgement().knows_more(m)) forget();
     if (in<Forgotten>()) return receive_forgotten(m);
     note_answer(m.from);
     if (in<Begun>()) return std::visit([&](const auto& body) { return receive_begun(m.from, body); }, m.body);
@@ -409,7 +342,7 @@ class Stepper {
     auto& mine = from == Role::kSource ? b.source_payload : b.target_payload;
     mine = body.payload;
     if (!b.source_payload || !b.target_payload) return true;
-    // A side repeats this if it has not received Start. A side that has received Start ignores the
+    // A side repeats Prepared if it has not received Start. A side that has received Start ignores the
     // repetition.
     if (!both_before || from == Role::kSource) send(Role::kSource, wire::Start(*b.target_payload));
     if (!both_before || from == Role::kTarget) send(Role::kTarget, wire::Start(*b.source_payload));
@@ -438,7 +371,7 @@ class Stepper {
   }
   bool receive_begun(Role from, const wire::Precopied&) {
     const auto& b = std::get<Begun>(s_.phase);
-    // After a restart, the coordinator may receive this before the target has reported again that it is
+    // After a restart, the coordinator may receive Precopied before the target has reported again that it is
     // prepared.
     if (from != Role::kSource) return false;
     if (b.target_payload && !s_.abort_wanted) grant(s_.info.base + 1);
@@ -456,15 +389,15 @@ class Stepper {
   }
 
   bool receive_granted(Role from, Granted& g, const wire::LeaseRequest& body) {
-    if (body.k != g.k || from != holder(g.k)) {
+    if (body.k != g.k || from != judgement().holder(g.k)) {
       restate(from, g);
       return true;
     }
-    if (withheld(g)) {
+    if (judgement().withheld(g)) {
       send(from, wire::GiveUp(s_.reason));
       return true;
     }
-    g.withheld = !may_lend_to(from);
+    g.withheld = !judgement().may_lend_to(from);
     if (g.withheld) {
       send(from == Role::kTarget ? Role::kSource : Role::kTarget, wire::Query{});
       return true;
@@ -543,11 +476,11 @@ class Stepper {
     return false;
   }
   void restate(Role to, const Granted& g) {
-    if (holder(g.k) == to && !withheld(g)) send(to, wire::Commit(g.k));
+    if (judgement().holder(g.k) == to && !judgement().withheld(g)) send(to, wire::Commit(g.k));
     // RUNS is relayed only while its sender is connected, because RUNS makes the other side free its image.
-    if (to == Role::kSource && g.ran_target != 0 && answered_lately(Role::kTarget))
+    if (to == Role::kSource && g.ran_target != 0 && judgement().answered_lately(Role::kTarget))
       relay(Role::kTarget, to, wire::Ran(g.ran_target));
-    if (to == Role::kTarget && g.ran_source != 0 && answered_lately(Role::kSource))
+    if (to == Role::kTarget && g.ran_source != 0 && judgement().answered_lately(Role::kSource))
       relay(Role::kSource, to, wire::Ran(g.ran_source));
   }
 
@@ -558,15 +491,16 @@ class Stepper {
       *source_knows = true;
       const bool news = !s_.resumed;
       s_.resumed = *r;
-      if (!closed_for_target()) s_.owner_k = r->k;
+      if (!judgement().is_closed_for_target()) s_.owner_k = r->k;
       if (news) relay(Role::kSource, Role::kTarget, *r);
     } else if (std::holds_alternative<wire::Released>(m.body)) {
       *source_knows = true;
-    } else if (const auto* c = std::get_if<wire::Committed>(&m.body); c && closed_for_target()) {
+    } else if (const auto* c = std::get_if<wire::Committed>(&m.body);
+               c && judgement().is_closed_for_target()) {
       s_.owner_k = std::max(s_.owner_k, c->k);
       *target_knows = true;
     } else if (const auto* runs = std::get_if<wire::Ran>(&m.body);
-               runs && m.from == Role::kTarget && closed_for_target()) {
+               runs && m.from == Role::kTarget && judgement().is_closed_for_target()) {
       s_.owner_k = std::max(s_.owner_k, runs->k);
     } else if (std::holds_alternative<wire::Relinquished>(m.body)) {
       *target_knows = true;
@@ -575,11 +509,6 @@ class Stepper {
     }
     return true;
   }
-
-  CoordinatorState s_;
-  Nanos now_;
-  const Timing& timing_;
-  std::vector<Action> out_;
 };
 
 }  // namespace
@@ -589,47 +518,6 @@ Result<Step<CoordinatorState>> step(const CoordinatorState& state, const Coordin
   auto made = Stepper(state, now, timing).run(event);
   if (made) check_step(state, *made, now);
   return made;
-}
-
-Result<CoordinatorState> restore_coordinator(const Record& newest) {
-  CoordinatorState state{newest.info, {}, false, newest.reason};
-  switch (newest.kind) {
-    case RecordKind::kBegun:
-      state.phase = Begun{};
-      return state;
-    case RecordKind::kGranted:
-      state.phase = Granted{newest.k};
-      return state;
-    case RecordKind::kAborted:
-      state.phase = Aborted{};
-      return state;
-    case RecordKind::kClosed:
-      state.phase = Closed{static_cast<Side>(newest.side)};
-      return state;
-    default:
-      break;
-  }
-  return Error(ErrorCode::kCorrupt,
-               "Record " + std::string(to_string(newest.kind)) + " in a coordinator's journal");
-}
-
-CoordinatorState forgotten_coordinator(HandoverInfo info, Nanos undecided_until) {
-  return {std::move(info), Forgotten{undecided_until}};
-}
-
-bool is_closed(const CoordinatorState& state) noexcept {
-  return std::holds_alternative<Aborted>(state.phase) || std::holds_alternative<Closed>(state.phase);
-}
-
-bool is_settled(const CoordinatorState& state) noexcept {
-  if (const auto* a = std::get_if<Aborted>(&state.phase)) return a->source_knows && a->target_knows;
-  if (const auto* c = std::get_if<Closed>(&state.phase)) return c->source_knows && c->target_knows;
-  return false;
-}
-
-std::string_view phase_name(const CoordinatorState& state) noexcept {
-  static constexpr std::string_view kNames[] = {"BEGUN", "GRANTED", "ABORTED", "CLOSED", "FORGOTTEN"};
-  return kNames[state.phase.index()];
 }
 
 }  // namespace ckpt::migration

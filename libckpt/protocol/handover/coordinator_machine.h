@@ -20,13 +20,13 @@ namespace ckpt::migration {
 
 namespace coordinator {
 struct Begun {
-  std::optional<Bytes> source_payload;  // set once Prepared was received
+  std::optional<Bytes> source_payload;  // the payload of the source; set once Prepared was received
   std::optional<Bytes> target_payload;
   friend bool operator==(const Begun&, const Begun&) = default;
 };
 struct Granted {
   Incarnation k = 0;
-  Nanos lease_until = 0;  // the end of the last lease that may have been granted for k, by the grantor's
+  Nanos lease_until = 0;  // the expiry of the last lease that may have been granted for k, by the grantor's
                           // clock
   bool lent = false;      // a lease for k was granted since the coordinator started
   bool withheld = false;  // a lease was requested, and waits for the other side's answer
@@ -68,19 +68,22 @@ struct CoordinatorState {
   bool abort_wanted = false;
   Reason reason;                              // the reason of the abort, or the first failure reported
   std::optional<wire::Resumed> resumed = {};  // the source's statement, to be relayed to the target
-  Incarnation owner_k = 0;          // once closed: the incarnation that the owner reports; before: 0
-  std::array<bool, 2> connected{};  // [0] for the source, [1] for the target
+  Incarnation owner_k = 0;          // the incarnation that the owner reports once the migration is closed; 0
+                                    // before that
+  std::array<bool, 2> connected{};  // whether the side is connected: [0] for the source, [1] for the target
   std::array<Nanos, 2> last_message{};
   Nanos unsure_until = 0;          // after a restart: the time until which a lease may last that is missing
                                    // in these records
-  std::array<bool, 2> answered{};  // the side has answered since the restart, consistently with the records
+  std::array<bool, 2> answered{};  // whether the side has answered since the restart, consistently with the
+                                   // records
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;
 };
 
 struct MigrateRequested {};
 struct AbortRequested {
   AbortRequested(bool from_timeout, Reason cause) : timeout(from_timeout), reason(std::move(cause)) {}
-  bool timeout;  // a timeout does not abort a reachable target that reported VERIFIED
+  bool timeout;  // whether the cause is a timeout, which does not abort a reachable target that reported
+                 // VERIFIED
   Reason reason;
 };
 struct AgentConnected {
@@ -108,9 +111,9 @@ Result<CoordinatorState> restore_coordinator(const Record& newest);
 // `undecided_until`. The first event must be Restarted.
 CoordinatorState forgotten_coordinator(HandoverInfo info, Nanos undecided_until);
 
-// whether the outcome is recorded: migration m+1 of the job may begin
+// Returns whether the outcome is recorded, so that migration m+1 of the job may begin.
 [[nodiscard]] bool is_closed(const CoordinatorState& state) noexcept;
-// whether the migration is closed and both sides know it
+// Returns whether the migration is closed and both sides know it.
 [[nodiscard]] bool is_settled(const CoordinatorState& state) noexcept;
 // Returns, once closed, the incarnation of the owner, which is the `base` of the job's next migration.
 // Returns 0 while the owner has not reported it.

@@ -47,7 +47,7 @@ struct Timing {
 
 enum class Timer : std::uint8_t {
   kPoll = 1,       // sends unanswered messages again
-  kPause = 2,      // at the source: the job reached no barrier
+  kPause = 2,      // at the source: the job reached no barrier in time
   kHandover = 3,   // at the source: nothing was decided since the final manifest was acknowledged, or since a
                    // restart
   kLease = 4,      // at the holder: renews the lease
@@ -72,7 +72,7 @@ struct WriteRecord {
   friend bool operator==(const WriteRecord&, const WriteRecord&) = default;
   Record record;
 };
-// Starts or restarts this machine's timer of that kind. TimerFired follows once.
+// Starts or restarts this machine's timer of the given kind. TimerFired follows once.
 struct ArmTimer {
   ArmTimer(Timer which, std::uint32_t after_ms) : timer(which), ms(after_ms) {}
   friend bool operator==(const ArmTimer&, const ArmTimer&) = default;
@@ -154,7 +154,7 @@ struct
                 // job stays
   friend bool operator==(const StopCopy&, const StopCopy&) = default;
 };
-struct FreeSource {  // ends the rank's process, and drops descriptors, mappings and memory
+struct FreeSource {  // terminates the rank's process, and drops descriptors, mappings and memory
   friend bool operator==(const FreeSource&, const FreeSource&) = default;
 };
 
@@ -168,7 +168,8 @@ struct StartReceiving {  // lets the mover receive; FinalVerified or EngineFaile
   friend bool operator==(const StartReceiving&, const StartReceiving&) = default;
   Bytes peer_payload;
 };
-struct FreeTarget {  // ends the standby or instance and drops its memory; succeeds if there is nothing to do
+struct FreeTarget {  // terminates the standby or instance and drops its memory; succeeds if there is nothing
+                     // to do
   friend bool operator==(const FreeTarget&, const FreeTarget&) = default;
 };
 
@@ -193,14 +194,15 @@ struct TimerFired {
   explicit TimerFired(Timer which) : timer(which) {}
   Timer timer;
 };
-struct RecordFailed {  // the journal refused cleanly; the state is the state before the step
+struct RecordFailed {  // the journal refused the record and wrote nothing; the state is the state before the
+                       // step
   explicit RecordFailed(Reason cause) : reason(std::move(cause)) {}
   Reason reason;
 };
 struct Restarted {};   // the first event of a machine that was rebuilt from its records
 struct Superseded {};  // a later migration of the same job was announced (SW-3)
-struct EngineFailed {  // the mover exited, the link was lost, roots differed three times, or the rounds gave
-                       // up
+struct EngineFailed {  // the mover exited, the link was lost, roots differed three times, or the rounds did
+                       // not converge
   explicit EngineFailed(Reason cause) : reason(std::move(cause)) {}
   Reason reason;
 };
@@ -212,7 +214,7 @@ struct InstanceStopped {  // the keeper stopped the instance at its deadline
   explicit InstanceStopped(Incarnation incarnation) : k(incarnation) {}
   Incarnation k;
 };
-// The instance ran as k, and its program has exited with code 0 or by order.
+// The instance ran as k, and its program has exited with code 0 or by an order.
 struct InstanceFinished {
   explicit InstanceFinished(Incarnation incarnation) : k(incarnation) {}
   Incarnation k;

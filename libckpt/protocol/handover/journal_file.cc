@@ -22,7 +22,8 @@ namespace {
 constexpr char kFileMagic[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '2'};
 constexpr char kFileMagic1[8] = {'G', 'P', 'M', 'J', 'R', 'N', 'L', '1'};
 constexpr std::uint32_t kFrameMagic = 0x4352'504a;
-constexpr std::uint32_t kReferringMagic = 0x4352'504b;  // the record's plan is in an earlier record
+constexpr std::uint32_t kReferringMagic = 0x4352'504b;  // the magic of a frame whose plan is in an earlier
+                                                        // record
 constexpr std::uint64_t kStepBytes = 64 << 10;
 constexpr std::uint32_t kMaxRecordBytes = 4 << 20;
 
@@ -159,7 +160,7 @@ Result<void> JournalFile::load(const FrameHandler& handler) {
   for (std::uint64_t behind = at + 8; behind < last; behind += 8)
     if (frame_at(text, behind))
       return Error(ErrorCode::kCorrupt, "Journal " + path_ + " is damaged at byte " + std::to_string(at) +
-                                            " with intact records after it: restore the file; its switches "
+                                            " with intact records after it: restore the file; its handovers "
                                             "can be ended with 'gpumigrate resolve'");
   torn_bytes_ = last - at;
   const std::vector<std::byte> zeroes(torn_bytes_);
@@ -198,7 +199,8 @@ Result<JournalFile::Copy> JournalFile::copy() const {
 }
 
 Result<void> JournalFile::append(std::span<const std::byte> body, bool refers, Durability durability) {
-  if (broken_) return Error(ErrorCode::kIo, "Journal " + path_ + " failed before: restart the process");
+  if (broken_)
+    return Error(ErrorCode::kIo, "Journal " + path_ + " had a failed write earlier: restart the process");
   const auto frame = make_frame(body, frames_, refers);
   if (frame.size() > kMaxRecordBytes)
     return Error(ErrorCode::kRefused, "A record of " + std::to_string(frame.size()) + " bytes for " + path_);

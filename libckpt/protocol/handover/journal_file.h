@@ -8,7 +8,7 @@
 //
 // Threads: one at a time. Ownership: holds the file with a lock (flock); a second opener gets kRefused.
 // Errors: append and reserve fail cleanly with kRefused (no space, size limit) and write nothing. kIo means
-// that the state of the frame is unknown: the process must end and read its journal again.
+// that the state of the frame is unknown: the process must exit, and read its journal again after a restart.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +27,10 @@ namespace ckpt::migration {
 class JournalFile {
  public:
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{256}
-                                             << 20;  // the limit of the file's size, beyond which append
+                                             << 20;  // the maximum size of the file, beyond which append
                                                      // refuses
   using Body = std::vector<std::byte>;
-  // Receives an intact frame at byte `at`. open() returns its error.
+  // Receives an intact frame at byte `at`. open() returns the handler's error.
   using FrameHandler =
       std::function<Result<void>(std::span<const std::byte> body, bool refers, std::uint64_t at)>;
 
@@ -38,7 +38,7 @@ class JournalFile {
   static Result<JournalFile> open(const std::string& path, const FrameHandler& handler);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // the number of bytes that open() cut off
+  // Returns the number of bytes that open() cut off.
   [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_bytes_; }
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return end_; }
   // Returns whether the file's version allows frames that refer to earlier frames.
@@ -76,7 +76,7 @@ class JournalFile {
   std::uint64_t end_ = 0;       // the end of the last frame
   std::uint64_t capacity_ = 0;  // the end of the zeroed and synced part
   std::uint64_t torn_bytes_ = 0;
-  bool broken_ = false;  // an append failed with an unknown result
+  bool broken_ = false;  // whether an append failed with an unknown result
 };
 
 }  // namespace ckpt::migration

@@ -27,15 +27,15 @@ enum class RecordKind : std::uint8_t {
   kInvalid = 0,
   // Records of the coordinator.
   kBegun = 1,
-  kGranted = 2,  // has k
+  kGranted = 2,  // the record has k
   kAborted = 3,
-  kClosed = 4,  // has side
+  kClosed = 4,  // the record has side
   // Records of the source.
   kBarrier = 10,
-  kResumed = 11,  // has k, owner, never_barrier
+  kResumed = 11,  // the record has k, owner, never_barrier
   kReleased = 12,
   // Records of the target.
-  kCommitted = 20,  // has k and owner
+  kCommitted = 20,  // the record has k and owner
   kRelinquished = 21,
 };
 [[nodiscard]] bool is_known(RecordKind kind) noexcept;
@@ -53,7 +53,7 @@ struct HandoverInfo {
 
   MigrationId migration = 0;
   JobId job = 0;
-  Incarnation base = 0;  // the incarnation n
+  Incarnation base = 0;  // n, the source's incarnation at the beginning of the migration
   std::vector<RankPlace> ranks;
   Bytes plan;  // opaque data of the control plane, which the machines only carry
 };
@@ -70,11 +70,11 @@ struct Record {
   HandoverInfo info;
   Role party = Role::kCoordinator;
   RecordKind kind = RecordKind::kInvalid;
-  Incarnation k = 0;           // in GRANTED, RESUMED, COMMITTED
+  Incarnation k = 0;           // the incarnation in GRANTED, RESUMED, COMMITTED
   bool owner = false;          // in RESUMED, COMMITTED: the instance runs without a lease from now on
   bool never_barrier = false;  // in RESUMED: this migration never had and never gets a BARRIER
-  std::uint8_t side = 0;       // in CLOSED: a wire::Side
-  Reason reason;               // in ABORTED, RELINQUISHED, RESUMED
+  std::uint8_t side = 0;       // the side in CLOSED, a wire::Side
+  Reason reason;               // the reason in ABORTED, RELINQUISHED, RESUMED
 };
 
 [[nodiscard]] std::vector<std::byte> encode_record(const Record& record);

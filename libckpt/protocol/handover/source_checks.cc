@@ -49,7 +49,7 @@ void check_step(const SourceState& before, const Step<SourceState>& made, Nanos 
   bool barrier = false;
   for (const Action& action : made.actions) {
     if (const auto* write = std::get_if<WriteRecord>(&action)) {
-      CKPT_CHECK(!in<Released>(before), "SW-13: a released source decides nothing more");
+      CKPT_CHECK(!in<Released>(before), "SW-13: a released source makes no further decisions");
       k = write->record.kind == RecordKind::kResumed ? std::optional(write->record.k) : std::nullopt;
       released = write->record.kind == RecordKind::kReleased;
       barrier = write->record.kind == RecordKind::kBarrier;
@@ -60,12 +60,12 @@ void check_step(const SourceState& before, const Step<SourceState>& made, Nanos 
     } else if (std::holds_alternative<ReleaseManifest>(action)) {
       CKPT_CHECK(barrier, "SW-4: BARRIER is written before the final manifest is sent");
     } else if (std::holds_alternative<FreeSource>(action)) {
-      CKPT_CHECK(released, "SW-13: RELEASED is written before the source frees");
+      CKPT_CHECK(released, "SW-13: RELEASED is written before the source frees memory");
     } else if (const auto* send = std::get_if<Send>(&action)) {
       if (const auto* resumed = std::get_if<wire::Resumed>(&send->body))
-        CKPT_CHECK(resumed->k == k, "SW-2: RESUMED is written before it is stated");
+        CKPT_CHECK(resumed->k == k, "SW-2: RESUMED is written before it is sent");
       if (std::holds_alternative<wire::Released>(send->body))
-        CKPT_CHECK(released, "SW-2: RELEASED is written before it is stated");
+        CKPT_CHECK(released, "SW-2: RELEASED is written before it is sent");
       if (const auto* lease = std::get_if<wire::Lease>(&send->body))
         CKPT_CHECK(
             in<Barrier>(after) && lease->k > before.info.base &&

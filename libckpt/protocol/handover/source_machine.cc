@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libckpt/protocol/handover/source_machine.h"
 
+#include "libckpt/protocol/handover/handover_stepper.h"
 #include "libckpt/protocol/handover/step_checks.h"
-#include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::migration {
 namespace {
@@ -16,35 +16,18 @@ struct Overload : F... {
 template <class... F>
 Overload(F...) -> Overload<F...>;  // clang 14 needs this deduction guide; g++ does not
 
-// A step in progress: a copy of the state, and the actions so far. Handlers return false for impossible
-// events.
-class Stepper {
+// Handlers return false for impossible events.
+class Stepper : private HandoverStepper<SourceState> {
  public:
   Stepper(const SourceState& state, Nanos now, const Timing& timing)
-      : s_(state), now_(now), timing_(timing) {}
+      : HandoverStepper(state, Role::kSource, now, timing) {}
 
   Result<Step<SourceState>> run(const SourceEvent& event) {
     const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
-    if (!possible)
-      return Error(ErrorCode::kInvalidArgument, "Event " + std::to_string(event.index()) +
-                                                    " is impossible at a source in " +
-                                                    std::string(phase_name(s_)) + " of migration " +
-                                                    wire::migration_text(s_.info.migration));
-    return Step<SourceState>{std::move(s_), std::move(out_)};
+    return result(possible, event.index(), "a source");
   }
 
  private:
-  template <class P>
-  P* in() {
-    return std::get_if<P>(&s_.phase);
-  }
-  void act(Action action) { out_.push_back(std::move(action)); }
-  void send(Role to, wire::Body body) { act(Send(Role::kSource, to, std::move(body))); }
-  void send_both(const wire::Body& body) {
-    send(Role::kCoordinator, body);
-    send(Role::kTarget, body);
-  }
-  Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, Role::kSource, kind, k}; }
   bool before_barrier() { return in<Preparing>() || in<Ready>() || in<Precopy>() || in<Pausing>(); }
 
   void write_never_barrier(const Owner& owner) {
@@ -255,7 +238,7 @@ class Stepper {
         return true;
       case Timer::kHandover:
         if (auto* p = in<Barrier>()) {
-          give_up(*p, Reason(ErrorCode::kTimedOut, "The source waited too long for the switch"));
+          give_up(*p, Reason(ErrorCode::kTimedOut, "The source waited too long for the end of the handover"));
           act(Report(ReportKind::kWaits));
         }
         return true;
@@ -275,7 +258,7 @@ class Stepper {
     }
     return false;
   }
-  // Gives up; only the first reason is stored.
+  // Gives up the handover; only the first reason is stored.
   void give_up(Barrier& p, const Reason& cause) {
     if (!p.gives_up) p.gives_up = cause;
     ask_target(p);
@@ -482,11 +465,6 @@ class Stepper {
   bool receive(Role /*from*/, const Body& /*body*/) {
     return false;
   }
-
-  SourceState s_;
-  Nanos now_;
-  const Timing& timing_;
-  std::vector<Action> out_;
 };
 
 }  // namespace
@@ -517,7 +495,7 @@ Result<SourceState> restore_source(const Record& newest) {
       break;
   }
   return Error(ErrorCode::kCorrupt,
-               "Record " + std::string(to_string(newest.kind)) + " in a source's journal");
+               "Record " + std::string(to_string(newest.kind)) + " is unexpected in a source's journal");
 }
 
 bool is_closed(const SourceState& state) noexcept {

@@ -103,8 +103,8 @@ Result<SourceState> restore_source(const Record& newest);
 
 [[nodiscard]] bool is_closed(const SourceState& state) noexcept;  // whether the source is an owner or
                                                                   // released (SW-3)
-// Returns whether the source is between BARRIER and the end. The job may then run only if this machine
-// permits it.
+// Returns whether the source is between BARRIER and the end of the migration. The job may then run only if
+// this machine permits it.
 [[nodiscard]] bool holds_job(const SourceState& state) noexcept;
 [[nodiscard]] std::string_view phase_name(const SourceState& state) noexcept;
 

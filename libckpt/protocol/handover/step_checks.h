@@ -2,7 +2,7 @@
 // Checks of each machine's step against the rules (SW-n, docs/design.md), in every build. Each check compares
 // the state before, the state after and the actions, which have not been performed. No message can make a
 // correct machine fail a check.
-// Threads: pure functions. Errors: a step that breaks a rule ends the process (libckpt/base/check.h).
+// Threads: pure functions. Errors: a step that breaks a rule aborts the process (libckpt/base/check.h).
 #pragma once
 
 #include "libckpt/protocol/handover/coordinator_machine.h"

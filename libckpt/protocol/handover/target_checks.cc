@@ -33,12 +33,12 @@ void check_step(const TargetState& before, const Step<TargetState>& made, Nanos 
   const auto* was = std::get_if<Committed>(&before.phase);
   const auto* is = std::get_if<Committed>(&made.state.phase);
   const bool had_given_up = std::holds_alternative<Relinquished>(before.phase);
-  std::optional<Incarnation> k;  // set once COMMITTED is written
+  std::optional<Incarnation> k;  // the incarnation of COMMITTED; set once the record is written
   if (was) k = was->k;
   bool given_up = had_given_up;
   for (const Action& action : made.actions) {
     if (const auto* write = std::get_if<WriteRecord>(&action)) {
-      CKPT_CHECK(!had_given_up, "SW-5: a target that has given up decides nothing more");
+      CKPT_CHECK(!had_given_up, "SW-5: a target that has given up makes no further decisions");
       k = write->record.kind == RecordKind::kCommitted ? std::optional(write->record.k) : std::nullopt;
       given_up = write->record.kind == RecordKind::kRelinquished;
     } else if (const auto* run = std::get_if<RunInstance>(&action)) {
@@ -46,14 +46,14 @@ void check_step(const TargetState& before, const Step<TargetState>& made, Nanos 
       CKPT_CHECK(run->deadline ? *run->deadline > now : is && is->owner,
                  "SW-8: a target without a valid lease runs only as the owner");
     } else if (std::holds_alternative<FreeTarget>(action)) {
-      CKPT_CHECK(given_up, "SW-13: RELINQUISHED is written before the target frees");
+      CKPT_CHECK(given_up, "SW-13: RELINQUISHED is written before the target frees memory");
     } else if (const auto* send = std::get_if<Send>(&action)) {
       if (const auto* committed = std::get_if<wire::Committed>(&send->body))
-        CKPT_CHECK(committed->k == k, "SW-2: COMMITTED is written before it is stated");
+        CKPT_CHECK(committed->k == k, "SW-2: COMMITTED is written before it is sent");
       if (const auto* runs = std::get_if<wire::Ran>(&send->body))
-        CKPT_CHECK(runs->k == k, "SW-13: a target states that it runs as what it has committed");
+        CKPT_CHECK(runs->k == k, "SW-13: a target reports the incarnation that it has committed");
       if (std::holds_alternative<wire::Relinquished>(send->body))
-        CKPT_CHECK(given_up, "SW-2: RELINQUISHED is written before it is stated");
+        CKPT_CHECK(given_up, "SW-2: RELINQUISHED is written before it is sent");
     }
   }
 }

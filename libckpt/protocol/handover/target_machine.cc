@@ -3,40 +3,25 @@
 
 #include <utility>
 
+#include "libckpt/protocol/handover/handover_stepper.h"
 #include "libckpt/protocol/handover/step_checks.h"
-#include "libckpt/protocol/wire/ids.h"
 
 namespace ckpt::migration {
 namespace {
 
 using namespace target;
 
-class Stepper {
+class Stepper : private HandoverStepper<TargetState> {
  public:
   Stepper(const TargetState& state, Nanos now, const Timing& timing)
-      : s_(state), now_(now), timing_(timing) {}
+      : HandoverStepper(state, Role::kTarget, now, timing) {}
 
   Result<Step<TargetState>> run(const TargetEvent& event) {
     const bool possible = std::visit([this](const auto& e) { return on(e); }, event);
-    if (!possible)
-      return Error(ErrorCode::kInvalidArgument, "Event " + std::to_string(event.index()) +
-                                                    " is impossible at a target in " +
-                                                    std::string(phase_name(s_)) + " of migration " +
-                                                    wire::migration_text(s_.info.migration));
-    return Step<TargetState>{std::move(s_), std::move(out_)};
+    return result(possible, event.index(), "a target");
   }
 
  private:
-  template <class P>
-  P* in() {
-    return std::get_if<P>(&s_.phase);
-  }
-  void act(Action action) { out_.push_back(std::move(action)); }
-  void send(Role to, wire::Body body) { act(Send(Role::kTarget, to, std::move(body))); }
-  void send_both(const wire::Body& body) {
-    send(Role::kCoordinator, body);
-    send(Role::kSource, body);
-  }
   bool uncommitted() { return !in<Committed>() && !in<Relinquished>(); }
   // Returns the phase if the target has committed and is not the owner.
   Committed* window() {
@@ -44,8 +29,8 @@ class Stepper {
     return p && !p->owner ? p : nullptr;
   }
 
-  // Gives up (SW-5). With `keep_image`, verified bytes stay until the source reports that it continues
-  // (SW-13).
+  // Relinquishes the migration (SW-5). With `keep_image`, verified bytes stay until the source reports that
+  // it continues (SW-13).
   void relinquish(const Reason& reason, bool keep_image) {
     keep_image = keep_image && in<Verified>();
     Record r(s_.info, Role::kTarget, RecordKind::kRelinquished);
@@ -169,7 +154,7 @@ class Stepper {
     if (!p || p->k != e.k || p->dead) return true;
     state_runs(*p);
     p->dead = true;
-    act(Report(ReportKind::kJobDied, p->k, Reason(ErrorCode::kAborted, "The program has ended")));
+    act(Report(ReportKind::kJobDied, p->k, Reason(ErrorCode::kAborted, "The program has exited")));
     return true;
   }
   bool on(const InstanceStopped& e) {
@@ -401,11 +386,6 @@ class Stepper {
   bool receive(Role /*from*/, const Body& /*body*/) {
     return false;
   }
-
-  TargetState s_;
-  Nanos now_;
-  const Timing& timing_;
-  std::vector<Action> out_;
 };
 
 }  // namespace
@@ -429,7 +409,7 @@ Result<TargetState> restore_target(const Record& newest) {
     return state;
   }
   return Error(ErrorCode::kCorrupt,
-               "Record " + std::string(to_string(newest.kind)) + " in a target's journal");
+               "Record " + std::string(to_string(newest.kind)) + " is unexpected in a target's journal");
 }
 
 bool is_closed(const TargetState& state) noexcept {

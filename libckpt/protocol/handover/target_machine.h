@@ -30,8 +30,8 @@ struct Verified {
 struct Committed {
   Incarnation k = 0;
   bool owner = false;
-  bool running = false;  // RUNS(k) is stated
-  bool dead = false;     // as owner, the instance died or finished: nothing is left to run
+  bool running = false;  // whether RUNS(k) has been stated
+  bool dead = false;     // whether the owner's instance died or finished, so that nothing is left to run
   bool released_received = false;
   friend bool operator==(const Committed&, const Committed&) = default;
 };
@@ -47,7 +47,7 @@ struct TargetState {
   std::variant<target::Preparing, target::Ready, target::Receiving, target::Verified, target::Committed,
                target::Relinquished>
       phase;
-  Incarnation offered = 0;  // the highest Commit(k) received
+  Incarnation offered = 0;  // the highest k of a received Commit
   HeldLease lease = {};
   Bytes payload = {};                  // the payload for the source, once prepared; it is volatile
   std::optional<Reason> leaving = {};  // the reason to leave; RELINQUISHED is not written yet, and nothing

@@ -7,7 +7,7 @@
 namespace ckpt::wire {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the archives copy integers as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "the archives copy integers in memory byte order");
 
 constexpr unsigned kDeepestNesting = 16;
 
@@ -163,7 +163,7 @@ InputArchive::Envelope InputArchive::open_envelope(std::uint8_t known_version) {
   read(&compat, 1);
   read(&size, sizeof size);
   if (version == 0 || compat == 0 || compat > version)
-    throw DecodeError(ErrorCode::kProtocol, "a struct has impossible versions");
+    throw DecodeError(ErrorCode::kProtocol, "a struct has invalid versions");
   if (compat > known_version)
     throw DecodeError(ErrorCode::kNotSupported, "a struct has version " + std::to_string(version) +
                                                     ", this build uses " + std::to_string(known_version));

@@ -56,10 +56,11 @@ namespace ckpt {
 
 namespace ckpt::wire {
 
-inline constexpr std::uint32_t kFrameMagic = 0x4d47'5047;  // the bytes "GPGM"
+inline constexpr std::uint32_t kFrameMagic = 0x4d47'5047;  // the magic of a frame: the bytes "GPGM"
 inline constexpr std::uint16_t kFrameVersion = 1;
 inline constexpr std::size_t kFrameHeaderBytes = 24;
-inline constexpr std::size_t kMaxFrameBytes = std::size_t{16} << 20;  // the limit for every type
+// the maximum size of a frame of any type
+inline constexpr std::size_t kMaxFrameBytes = std::size_t{16} << 20;
 
 enum class FrameType : std::uint16_t {
   kInvalid = 0,
@@ -203,7 +204,7 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const T& value) {
 template <WireEnum T>
 void CEREAL_LOAD_FUNCTION_NAME(InputArchive& archive, T& value) {
   if (archive.ended_early()) {
-    // An enum without a valid default has existed since the first version.
+    // An enum without a valid default has existed since the first version, so it cannot be missing.
     if (!is_known(value)) throw DecodeError(ErrorCode::kProtocol, "an enum is missing");
     return;
   }

@@ -42,14 +42,15 @@ struct FlatBody {
 
   std::uint8_t number = 0;  // the position in Body, counted from 1
   Incarnation k = 0;
-  bool flag = false;           // Waiting: `dead`; Relinquished: `veto`; Resumed: `owner`; Query: `give_up`
-  bool never_barrier = false;  // Resumed
-  std::uint8_t side = 0;       // Closed
+  bool flag = false;           // the flag of the body: `dead` in Waiting, `veto` in Relinquished, `owner` in
+                               // Resumed, `give_up` in Query
+  bool never_barrier = false;  // the field of Resumed
+  std::uint8_t side = 0;       // the side of Closed
   Reason reason;
-  Bytes payload;  // Prepare: plan
+  Bytes payload;  // the plan of Prepare, or the payload of other bodies
   std::int64_t sent_at_ns = 0;
   std::uint32_t term_ms = 0;
-  std::vector<RankPlace> ranks;  // Prepare
+  std::vector<RankPlace> ranks;  // the ranks of Prepare
 };
 
 // Calls copy(field of `flat`, member of `what`) for each member except the side.
@@ -86,7 +87,7 @@ Body FlatBody::to_body() const {
         each_member(*this, what, [](const auto& field, auto& member) { member = field; });
         if constexpr (requires { what.side; }) {
           what.side = static_cast<Side>(side);
-          if (!is_known(what.side)) throw DecodeError(ErrorCode::kProtocol, "a side that does not exist");
+          if (!is_known(what.side)) throw DecodeError(ErrorCode::kProtocol, "unknown side");
         }
       },
       body);
@@ -230,7 +231,7 @@ Result<CommitMessage> decode_commit(std::span<const std::byte> bytes) {
     return Error(ErrorCode::kProtocol, "The commit message is from a party to itself");
   if (!has_body(message.kind, message.body))
     return Error(ErrorCode::kProtocol,
-                 "Message " + std::string(name_of(message.body)) + " belongs to the other protocol");
+                 "Message " + std::string(name_of(message.body)) + " belongs to the other commit protocol");
   for (const Party& party : {message.from, message.to})
     if (party.role == Role::kCoordinator && party.rank != 0)
       return Error(ErrorCode::kProtocol, "The commit message names a rank for the coordinator");

@@ -57,8 +57,9 @@
 
 namespace ckpt::wire {
 
-using MigrationId = std::uint64_t;  // increases with every migration of the cluster and is never reused
-using JobId = std::uint64_t;        // is never reused
+using MigrationId = std::uint64_t;  // a number that increases with every migration of the cluster and is
+                                    // never reused
+using JobId = std::uint64_t;        // the id of a job or gang, which is never reused
 using Incarnation = std::uint64_t;  // a number within a job that increases at each handover
 
 enum class Role : std::uint8_t { kCoordinator = 1, kSource, kTarget, kBystander };
@@ -78,9 +79,9 @@ struct Party {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
 
   Role role = Role::kCoordinator;
-  std::uint32_t rank = 0;  // rank within the gang; 0 for the coordinator, and in a handover
+  std::uint32_t rank = 0;  // the rank within the gang; 0 for the coordinator, and in a handover
 };
-[[nodiscard]] std::string to_text(const Party& party);  // returns "C", "S1", "T1", "U0"
+[[nodiscard]] std::string to_text(const Party& party);  // returns a text such as "C", "S1", "T1" or "U0"
 
 enum class Side : std::uint8_t { kInvalid = 0, kSource = 1, kTarget = 2 };
 [[nodiscard]] constexpr bool is_known(Side s) {
@@ -93,7 +94,7 @@ constexpr auto names_of(record::Of<Side>) {
   return record::name_of(side);
 }
 
-// The reason why a side refused or gave up, for people and for the exit code.
+// The reason why a side refused or abandoned the migration, for people and for the exit code.
 struct Reason {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   Reason() = default;
@@ -150,15 +151,15 @@ struct GangInfo {
 
   MigrationId migration = 0;
   JobId gang = 0;
-  Incarnation base = 0;                // n
-  std::vector<std::uint32_t> moved;    // at least one rank, in ascending order; the target of the first rank
-                                       // is the lead
-  std::vector<std::uint32_t> staying;  // ascending
+  Incarnation base = 0;                // n, the incarnation of the old epoch
+  std::vector<std::uint32_t> moved;    // the ranks that move, at least one, in ascending order; the target of
+                                       // the first rank is the lead
+  std::vector<std::uint32_t> staying;  // the ranks that stay, in ascending order
   // If true, new communicators are made before the ranks are held. If false, they are made while all ranks
   // are held.
   bool overlaps = true;
   Bytes plan;                          // opaque data of the control plane
-  std::uint32_t communicators_ms = 0;  // the limit for making the communicators
+  std::uint32_t communicators_ms = 0;  // the time limit for making the communicators
 };
 // Checks that ids are set, that ranks are in order without repetition, and that at least one rank moves.
 [[nodiscard]] Result<void> check(const GangInfo& info);
@@ -263,8 +264,8 @@ struct Relinquished {
   bool veto = false;  // in a gang: the target had neither READY nor COMMITTED, so GO cannot follow
   Reason reason;
 };
-// Gives this migration up if that is still possible: coordinator to target or source, or any party to the
-// target of a gang.
+// From the coordinator to target or source, or from any party to a gang's target: abandon this migration if
+// that is still possible.
 CKPT_COMMIT_WITH_REASON(GiveUp);
 CKPT_COMMIT_WITH_REASON(Aborted);
 // From a source: the job continues as k. The other fields are for a handover: the source owns the job again
@@ -315,7 +316,7 @@ CKPT_COMMIT_PLAIN(Withdraw);
 CKPT_COMMIT_WITH_K(Returned);
 CKPT_COMMIT_PLAIN(Kept);
 CKPT_COMMIT_PLAIN(Restore);
-// By sources, targets and bystanders.
+// Messages that sources, targets and bystanders send.
 struct Waiting {  // a party waits with BARRIER or HELD_STILL
   CKPT_COMMIT_BODY(Waiting);
   Waiting() = default;
@@ -364,7 +365,8 @@ enum class CommitKind : std::uint8_t { kHandover = 1, kGang = 2 };
 // a Query. The answer follows the statements, has no plan, and ends them.
 struct CommitMessage {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  static constexpr bool kOwnForm = true;  // has its own encoding because the body is one of several types
+  static constexpr bool kOwnForm = true;  // the message has its own encoding, because the body is one of
+                                          // several types
   CommitMessage() = default;
   // Creates a message of a handover, whose parties have no ranks.
   CommitMessage(MigrationId m, JobId j, Incarnation n, Role sender, Role receiver, Body content)
@@ -397,10 +399,10 @@ struct CommitMessage {
   Party from;
   Party to;
   Body body;
-  // The other fields are for gangs.
+  // The following fields are for gangs only.
   std::optional<GangInfo> info;
-  bool asks_for_info = false;         // set by an agent; the body is then ignored
-  std::optional<StayingTimes> times;  // if set, the body is ignored
+  bool asks_for_info = false;         // whether an agent requests `info`; the body is then ignored
+  std::optional<StayingTimes> times;  // the times of a rank that stays; if set, the body is ignored
 };
 
 // The maximum size of an encoded message from agent to agent, which has no plan and no payload.

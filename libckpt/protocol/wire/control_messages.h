@@ -49,14 +49,15 @@
 
 namespace ckpt::wire {
 
-inline constexpr std::uint32_t kControlVersion = 2;  // 2: one frame for both commits
+inline constexpr std::uint32_t kControlVersion = 2;  // the version of the messages; since version 2, both
+                                                     // commits use one frame type
 
 struct Hello {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kHello;
   std::uint32_t version = kControlVersion;
   std::string name;   // the dialer's node name
-  std::string token;  // hex digits, from the 0600 file that both sides have
+  std::string token;  // the token in hex digits, from the 0600 file that both sides have
   template <class A>
   decltype(auto) fields(A& a) {
     return a(version, name, token);
@@ -68,7 +69,7 @@ struct HelloReply {
   static constexpr FrameType kFrame = FrameType::kHelloReply;
   std::uint32_t version = kControlVersion;
   bool accepted = false;
-  std::string reason;  // the reason of a refusal, for the dialer's log
+  std::string reason;  // the reason for a refusal, for the dialer's log
   template <class A>
   decltype(auto) fields(A& a) {
     return a(version, accepted, reason);
@@ -104,7 +105,7 @@ struct Reply {
   bool ok = true;
   std::uint8_t error_code = 0;  // an ErrorCode if `ok` is false
   std::string message;
-  std::uint8_t program_status = 0;  // a status of libckpt/base/program_error.h; 0 for another error
+  std::uint8_t program_status = 0;  // a status of libckpt/base/program_error.h; 0 for any other error
   void set_error(const Error& error);
   [[nodiscard]] Error to_error() const;  // returns kInternal for an unknown code
   template <class A>

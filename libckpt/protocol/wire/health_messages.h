@@ -23,10 +23,10 @@
 
 namespace ckpt::wire {
 
-// The measure for one process of a GPU in trouble.
+// The action for one process of a GPU in trouble.
 enum class HealthOutcome : std::uint8_t {
   kInvalid = 0,
-  kNone = 1,     // no measure: the process is not affected, or the job handles the problem itself
+  kNone = 1,     // no action: the process is not affected, or the job handles the problem itself
   kLive = 2,     // its memory can be read: move the process live, with a deadline, and restore it if the move
                  // fails
   kRestore = 3,  // its memory must not be read, or its context is lost: restore the process from its newest
@@ -45,7 +45,7 @@ struct JobVerdict {
   JobId job = 0;
   Incarnation incarnation = 0;
   HealthOutcome outcome = HealthOutcome::kNone;
-  std::string reason;  // one line for people
+  std::string reason;  // the reason, as one line for people
   template <class A>
   decltype(auto) fields(A& a) {
     return a(job, incarnation, outcome, reason);
@@ -54,19 +54,22 @@ struct JobVerdict {
 
 struct HealthFinding {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  std::uint64_t number = 0;  // increases on its node forever, also across restarts of the agent
+  std::uint64_t number = 0;  // a number that increases with every finding of the node, also across restarts
+                             // of the agent
   std::int64_t time_ms = 0;
   std::uint32_t gpu = 0;
   std::string gpu_uuid;
-  std::string source;          // one of nvml, kernel-log, recovery-action, watchdog, probe, inventory
+  std::string source;          // the source of the finding: nvml, kernel-log, recovery-action, watchdog,
+                               // probe or inventory
   std::uint32_t xid = 0;       // the Xid; 0 if there is none
   std::uint32_t recovery = 0;  // the recovery action (NVML field 230)
   bool cordon = false;         // no new job is started on this GPU
-  bool urgent = true;          // if false, act when memory and time are available (a predictive Xid)
+  bool urgent = true;          // whether to act at once; if false, act when memory and time are available (a
+                               // predictive Xid)
   bool leave_node = false;     // the host is suspect, too, so jobs move to another node
-  HealthOutcome outcome = HealthOutcome::kNone;  // the outcome for processes that `jobs` does not name
-  std::string reason;                            // one line for people: the event, its source, and the rule
-  std::vector<JobVerdict> jobs;                  // the verdicts for the jobs of this GPU
+  HealthOutcome outcome = HealthOutcome::kNone;  // the outcome for every process that `jobs` does not name
+  std::string reason;            // the event, its source, and the rule, as one line for people
+  std::vector<JobVerdict> jobs;  // the verdicts for the jobs of this GPU
   template <class A>
   decltype(auto) fields(A& a) {
     return a(number, time_ms, gpu, gpu_uuid, source, xid, recovery, cordon, urgent, leave_node, outcome,
@@ -87,8 +90,8 @@ struct HealthReport {
 struct HealthSettings {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kHealthSettings;
-  std::uint64_t known_number = 0;  // findings up to this one are durable at the coordinator
-  bool paused = false;             // after `policy pause`: findings are reported, but cause no action
+  std::uint64_t known_number = 0;  // the number up to which findings are durable at the coordinator
+  bool paused = false;  // whether `policy pause` is in effect: findings are reported, but cause no action
   template <class A>
   decltype(auto) fields(A& a) {
     return a(known_number, paused);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kTagAlphabet = "0123456789abcdefghjkmnpqrstvwxyz";
 constexpr std::size_t kTagLength = 4;
-constexpr unsigned kTagBits = 5;  // the bits of one character
+constexpr unsigned kTagBits = 5;  // the number of bits of one character
 constexpr std::uint64_t kMaxPlainId = 0xffffffff;
 
 // Returns true if an agent assigned the id itself, to a snapshot or a restore. Such an id has this bit and no

@@ -16,10 +16,10 @@
 
 namespace ckpt::wire {
 
-using IdTag = std::uint32_t;  // 0 if there is no tag
+using IdTag = std::uint32_t;  // the tag of an id; 0 if there is no tag
 
 inline constexpr IdTag kMaxIdTag = (1U << 20) - 1;
-// limited so that the id is a positive int64
+// The greatest number of an id with a tag, limited so that the id is a positive int64.
 inline constexpr std::uint64_t kMaxTaggedNumber = (std::uint64_t{1} << 31) - 1;
 
 [[nodiscard]] constexpr std::uint64_t make_id(std::uint64_t number, IdTag tag) noexcept {

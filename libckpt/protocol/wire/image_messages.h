@@ -41,7 +41,7 @@ struct CheckpointStorePeer {
   std::string node;
   std::string address;
   std::vector<std::byte> token;
-  std::uint64_t limit_bytes = 0;  // the limit for written bytes; 0 if there is none
+  std::uint64_t limit_bytes = 0;  // the maximum number of written bytes; 0 if there is no limit
   template <class A>
   decltype(auto) fields(A& a) {
     return a(node, address, token, limit_bytes);
@@ -57,11 +57,12 @@ struct TakeSnapshot {
   std::string folder;      // the folder of the checkpoint store; if empty, the node's own checkpoint store
   std::string image_job;   // the job's name in the checkpoint store, made of letters, digits, '.', '_', '-'
   std::uint32_t keep = 2;  // the number of versions that are retained
-  JobSpec spec;            // is stored in the image: how to start the job again
+  JobSpec spec;            // the description for starting the job again, which is stored in the image
   bool end_after =
       false;  // `suspend`: once the image is durable, the job does not continue after the barrier; if the
               // image fails, it continues
-  CheckpointStorePeer peer;  // with an empty folder: the checkpoint store of that node itself
+  CheckpointStorePeer peer;  // the access to the checkpoint store; with an empty folder, the checkpoint store
+                             // of that node itself
   // The coordinator's own count of images: a later image has a higher number, whatever the nodes' clocks
   // show. It is 0 from a coordinator without such a count, which also does not know
   // CheckpointStoreContents::image_job.
@@ -76,7 +77,8 @@ struct TakeSnapshot {
   // image is of the barrier that all ranks agreed on.
   std::uint64_t set = 0;
   bool holds_after =
-      false;  // with `set`: the rank stays paused after its image is durable, until GatherRank or its end
+      false;  // with `set`: the rank stays paused after its image is durable, until GatherRank arrives or the
+              // rank exits
   bool full = false;  // with `set`: no data is reused from older images
   // Returns whether the order fits the job. Ranks with peers are only stored together, as a set.
   [[nodiscard]] bool fits(const JobSpec& stored) const noexcept {
@@ -91,10 +93,10 @@ struct TakeSnapshot {
 
 enum class GatherAct : std::uint8_t {
   kInvalid = 0,
-  kReady = 1,    // answered once the work that can precede the pause is done
+  kReady = 1,    // an order that is answered once the work that can precede the pause is done
   kStopAt = 2,   // the rank waits at that barrier, or at its next barrier (GANG-1)
   kPauseAt = 3,  // the image is of that barrier; the answer is sent at once
-  kGoOn = 4,     // the set is given up; the answer is sent once the rank runs
+  kGoOn = 4,     // the set is canceled; the answer is sent once the rank runs
 };
 [[nodiscard]] constexpr bool is_known(GatherAct a) {
   return a >= GatherAct::kReady && a <= GatherAct::kGoOn;
@@ -145,8 +147,8 @@ struct SnapshotReport {
   SnapshotPhase phase = SnapshotPhase::kCopying;
   std::string folder;
   std::string image_job;
-  std::uint64_t version = 0;    // set once the image is durable
-  std::uint64_t parent = 0;     // 0 for a full image
+  std::uint64_t version = 0;    // the number of the version; set once the image is durable
+  std::uint64_t parent = 0;     // the number of the parent version; 0 for a full image
   std::int64_t barrier_ms = 0;  // the Unix time of the barrier, whose state the image has
   std::int64_t pause_ns = 0;    // the duration of the job's pause
   std::int64_t total_ns = 0;
@@ -175,7 +177,8 @@ struct RestoreImage {
   std::string folder;
   std::string image_job;
   std::uint64_t version =
-      0;  // 0: the newest intact version; a damaged version is replaced by an older one, which is reported
+      0;  // the version to restore; 0: the newest intact version; a damaged version is replaced by an older
+          // one, which is reported
   CheckpointStorePeer peer;  // the access to the checkpoint store, as in TakeSnapshot
   // Starts nothing. The answer is ok if the instance runs or has run, kUnavailable if its restore is running,
   // and kNotFound otherwise.
@@ -196,7 +199,7 @@ struct RestoreReport {
   std::string folder;
   std::string image_job;
   std::uint64_t version = 0;
-  std::int64_t barrier_ms = 0;  // Unix time; the job's work since then is lost
+  std::int64_t barrier_ms = 0;  // the Unix time of the image's barrier; the job's work since then is lost
   std::string skipped;          // the newer versions, each with the reason why it was not used; empty if
                                 // there were none
   std::int64_t fill_ns = 0;     // the duration of reading the image into memory
@@ -243,8 +246,8 @@ struct CheckpointStoreContents {
   static constexpr FrameType kFrame = FrameType::kCheckpointStoreContents;
   std::string folder;  // the folder of the checkpoint store, as in TakeSnapshot
   std::uint64_t used_bytes = 0;
-  std::uint64_t limit_bytes = 0;  // the limit; 0 if there is none
-  std::vector<ImageRow> images;   // all images of the folder, or of image_job
+  std::uint64_t limit_bytes = 0;  // the limit on the checkpoint store's size; 0 if there is none
+  std::vector<ImageRow> images;   // all images in the folder or, if image_job is set, all images of that job
   std::string image_job;          // if not empty: the list has only this job's images, and known images of
                                   // other jobs stay
   // A list that one frame cannot hold is sent in consecutive parts. The first has part 0, and all but the
@@ -310,7 +313,7 @@ struct CheckpointStoreGrant {
   std::uint64_t request_id = 0;
   std::string address;
   std::vector<std::byte> token;
-  std::uint64_t limit_bytes = 0;  // the limit for the job in this checkpoint store; 0 if there is none
+  std::uint64_t limit_bytes = 0;  // the limit on the job's size in this checkpoint store; 0 if there is none
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, address, token, limit_bytes);

@@ -56,12 +56,12 @@ constexpr auto names_of(record::Of<Communicators>) {
 // The gang of a job that is one of its ranks. To agents each rank is a separate job (docs/adr/0039).
 struct GangSpec {
   static constexpr std::uint8_t kVersion = 3, kCompat = 1;
-  JobId id = 0;  // from the same number range as jobs; 0 for no gang
+  JobId id = 0;  // the id of the gang, from the same number range as jobs; 0 for no gang
   std::string name;
   std::uint32_t ranks = 0;                                // the number of ranks in the gang
   bool one_node = false;                                  // all ranks are on one node
-  Communicators communicators = Communicators::kOverlap;  // the default for a move without this option
-  // Returns whether the job meets other ranks.
+  Communicators communicators = Communicators::kOverlap;  // the default value for a move without the option
+  // Returns whether the job is a rank of a gang.
   [[nodiscard]] bool has_peers() const noexcept { return id != 0; }
   template <class A>
   decltype(auto) fields(A& a) {
@@ -91,8 +91,8 @@ struct JobSpec {
   JobId job = 0;
   std::string name;
   std::vector<std::string> argv;
-  std::vector<std::string> env;  // entries KEY=VALUE
-  std::string cwd;               // an absolute path
+  std::vector<std::string> env;  // the environment, as entries KEY=VALUE
+  std::string cwd;               // the working directory, as an absolute path
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   Incarnation incarnation = 0;
@@ -103,7 +103,8 @@ struct JobSpec {
   // they identify the process permanently.
   std::int32_t adopt_pid = 0;
   std::uint64_t adopt_start_ticks = 0;
-  std::int32_t priority = 0;  // a job with a higher priority is disturbed later
+  std::int32_t priority = 0;  // the priority of the job; a job with a higher priority is moved or parked
+                              // later
   GangSpec gang;
   Namespaces namespaces = Namespaces::kNone;
   bool private_tmp = false;  // kOwn: the job also has its own /tmp
@@ -136,7 +137,7 @@ struct InspectProcess {
   std::uint64_t request_id = 0;
   std::int32_t pid = 0;
   std::string machine;  // the boot id of the machine whose process ids are used; if empty, the node's own
-  std::uint64_t start_ticks = 0;  // 0: any process that has the id now
+  std::uint64_t start_ticks = 0;  // the start time of the process; 0: any process that has the id now
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, pid, machine, start_ticks);
@@ -167,7 +168,7 @@ struct DescribeJob {
   static constexpr FrameType kFrame = FrameType::kDescribeJob;
   std::uint64_t request_id = 0;
   JobId job = 0;
-  Incarnation incarnation = 0;  // the incarnation as which the instance was started
+  Incarnation incarnation = 0;  // the incarnation with which the instance was started
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, job, incarnation);
@@ -185,7 +186,7 @@ struct JobFacts {
   }
 };
 
-// An order to stop every instance of the job with this incarnation or a lower one. It sends SIGTERM, and
+// An order to stop every instance of the job with this incarnation or a lower one. The ranks get SIGTERM, and
 // SIGKILL after the grace period.
 struct StopJob {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
@@ -220,7 +221,7 @@ struct ReadLog {
   JobId job = 0;
   Incarnation incarnation = 0;
   std::uint64_t offset = 0;
-  std::uint32_t limit = 0;  // at most kMaxLogBytes
+  std::uint32_t limit = 0;  // the maximum number of bytes in the answer, at most kMaxLogBytes
   std::int64_t follow_ns =
       0;  // if there is no data at the offset yet: answer when there is data, at the end, or after this time
   bool with_times = false;    // each line begins with the time at which the node received it

@@ -47,8 +47,8 @@ constexpr auto names_of(record::Of<CodecMode>) {
 }
 
 // How a new program's tensors and host states may differ from the running program's. Missing: the new program
-// lacks them, and their content is dropped. New: only the new program has them, and they stay as it made
-// them. Changed: type or shape differ, and both rules apply.
+// lacks them, and their content is dropped. New: only the new program has them, and they stay as that program
+// made them. Changed: type or shape differ, and both rules apply.
 inline constexpr std::uint8_t kAllowMissing = 1, kAllowNew = 2, kAllowChanged = 4, kAllowAll = 7;
 
 struct MigrateOptions {
@@ -56,14 +56,15 @@ struct MigrateOptions {
   MigrateStrategy strategy = MigrateStrategy::kLive;
   NotConverged if_not_converged = NotConverged::kSwitch;
   std::int64_t max_downtime_ns = 0;
-  std::uint64_t bandwidth_bytes_per_second = 0;  // 0 for unlimited
-  std::uint32_t max_rounds = 0;                  // 0 for the engine's default
+  std::uint64_t bandwidth_bytes_per_second = 0;  // the limit in bytes per second; 0 for unlimited
+  std::uint32_t max_rounds = 0;                  // the maximum number of rounds; 0 for the engine's default
   CodecMode codec = CodecMode::kAuto;
   std::uint64_t shadow_memory_bytes = 0;  // host memory for the versions sent last, which differences are
                                           // computed from
   std::uint32_t slowdown_permille = 0;  // the share of the GPU's time that pre-copy may take; 0 for no limit
   std::vector<std::string> new_argv;    // --exec: the program of the standby; if empty, the job's own program
-  std::uint8_t allowed_differences = 0;  // a combination of kAllow...; only with new_argv
+  std::uint8_t allowed_differences = 0;  // the allowed differences, a combination of kAllow...; only with
+                                         // new_argv
   Communicators communicators = Communicators::kOverlap;
 };
 template <std::same_as<MigrateOptions> T>
@@ -91,15 +92,16 @@ struct MigrationPlan {
   std::string target_node;
   std::string source_peer_address;  // host:port of the node's peer listener
   std::string target_peer_address;
-  std::string peer_token;  // hex digits; required in Hello on the peer link
+  std::string peer_token;  // the token in hex digits, which Hello on the peer link must contain
   Bytes fingerprint_key;  // 32 random bytes, new for each migration; never sent over the data transport or to
                           // the job
-  Bytes session_token;    // 16 random bytes that pair the two movers
+  Bytes session_token;    // a token of 16 random bytes that pairs the two movers
   std::int64_t lease_term_ns = 0;
   std::int64_t handover_timeout_ns = 0;
   MigrateOptions options;
   std::optional<PauseFacts> last_pause;  // the job's last pause, as both sides measured it
-  std::string network;      // a network of both nodes (DataNetwork); if empty, each side's first network
+  std::string network;      // the name of a network of both nodes (DataNetwork); if empty, each side's first
+                            // network
   std::uint32_t paths = 1;  // the number of the network's addresses over which the lanes are
                             // distributed in turn
   std::int64_t communicators_ns = 0;  // the expected time to make communicators during the pause; 0 if it
@@ -111,7 +113,7 @@ struct MigrationPlan {
              last_pause, network, paths, communicators_ns);
   }
 };
-// Returns whether the same process continues with another GPU (docs/design.md §3, hot card swap).
+// Returns whether the same process continues on a different GPU (docs/design.md §3, hot card swap).
 [[nodiscard]] inline bool is_swap(const MigrationPlan& plan) {
   return plan.spec.mode != MigrationMode::kCooperative && plan.source_node == plan.target_node;
 }
@@ -125,7 +127,8 @@ struct MigrationProgress {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kMigrationProgress;
   MigrationId migration = 0;
-  std::uint32_t round = 0;        // 0 before the first round; the final round counts, too
+  std::uint32_t round = 0;        // the number of the round, with the final round counted, too; 0 before the
+                                  // first round
   std::uint64_t done_bytes = 0;   // the completed bytes of this round
   std::uint64_t total_bytes = 0;  // the bytes of this round, as known now
   std::uint64_t state_bytes = 0;
@@ -176,8 +179,8 @@ struct CheckMove {
   }
 };
 
-// The things that a program needs of another node, as its own node finds them now. All fields are empty for a
-// move that does not move the program's process.
+// The requirements of a program on another node that would take it, as the program's current node finds them
+// now. All fields are empty for a move that does not move the program's process.
 struct MoveNeeds {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kMoveNeeds;
@@ -216,7 +219,7 @@ struct ListenForCheck {
   std::uint64_t request_id = 0;
   std::uint32_t gpu = 0;  // the GPU of the mover
   std::string network;
-  Bytes session_token;     // has kSessionTokenBytes bytes
+  Bytes session_token;     // the session's token, of kSessionTokenBytes bytes
   std::uint32_t path = 0;  // the index of the network's address, from 0
   template <class A>
   decltype(auto) fields(A& a) {
@@ -240,8 +243,8 @@ struct ReachNode {
   std::uint32_t gpu = 0;
   std::string network;
   Bytes session_token;
-  std::string address;     // an address of ListensForCheck
-  std::uint32_t path = 0;  // the index of the own address to connect from
+  std::string address;     // one of the addresses of ListensForCheck
+  std::uint32_t path = 0;  // the index of this node's address to connect from
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, gpu, network, session_token, address, path);
@@ -263,7 +266,7 @@ struct SourceReport {
   static constexpr std::uint8_t kVersion = 6, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kSourceReport;
   MigrationId migration = 0;
-  std::int64_t barrier_entered_ns = 0;  // the rank's clock at the entry of ckpt_barrier
+  std::int64_t barrier_entered_ns = 0;  // the time on the rank's clock at which ckpt_barrier was entered
   std::int64_t paused_ns = 0;           // PAUSED has reached the mover
   std::int64_t last_ack_ns = 0;         // the last chunk of the final round is acknowledged
   std::int64_t clock_offset_ns = 0;     // target's clock minus source's clock
@@ -274,7 +277,7 @@ struct SourceReport {
   std::uint64_t dirty_bytes = 0;    // the bytes that were found changed and sent again after the first round,
                                     // over all rounds
   std::uint64_t final_bytes = 0;    // the bytes found in the final round, which the pause had to send
-  std::uint64_t context_bytes = 0;  // the bytes moved by the driver's own checkpoint
+  std::uint64_t context_bytes = 0;  // the bytes that the driver's own checkpoint moved
   std::uint64_t host_bytes = 0;     // the host state sent during the pause
   std::uint64_t resent_chunks = 0;
   std::uint64_t link_bytes_per_second = 0;  // the rate of a plain stream, measured alongside the rounds, or
@@ -285,15 +288,15 @@ struct SourceReport {
   std::int64_t estimate_ns = 0;             // the last estimate before the barrier
   bool converged = false;
   // Times of transparent mode. They are 0 in cooperative mode.
-  std::int64_t context_saved_ns = 0;   // the thin context is checkpointed (counted from paused_ns on)
+  std::int64_t context_saved_ns = 0;   // the released context is checkpointed (counted from paused_ns on)
   std::int64_t host_saved_ns = 0;      // the host process is dumped; 0 for a swap
   std::optional<PauseFacts> estimate;  // the terms of estimate_ns
   std::uint64_t host_read_bytes_per_second =
-      0;  // the rate of reading host memory, measured alongside moves, or of a faster dump; 0 if it is not
-          // known
+      0;  // the rate of reading host memory, measured alongside moves, or of a faster dump;
+          // 0 if the rate is not known
   std::uint64_t host_ahead_bytes = 0;  // the host state that was sent before the pause
-  std::int64_t stop_ordered_ns = 0;    // for a rank that moves with others: when the rank received the order
-                                       // where to stop
+  std::int64_t stop_ordered_ns = 0;    // for a rank that moves with others: the time at which the rank
+                                       // received the order where to stop
   template <class A>
   decltype(auto) fields(A& a) {
     return a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes,
@@ -312,9 +315,9 @@ struct TargetReport {
   MigrationId migration = 0;
   bool verified = false;
   std::int64_t verified_ns = 0;     // the roots were compared
-  std::int64_t committed_ns = 0;    // until COMMITTED is durable
+  std::int64_t committed_ns = 0;    // the time at which COMMITTED is durable
   std::int64_t resume_sent_ns = 0;  // the host state is on its way to the standby
-  std::int64_t resumed_ns = 0;      // the rank's clock when ckpt_ready returns
+  std::int64_t resumed_ns = 0;      // the time on the rank's clock at which ckpt_ready returns
   std::uint64_t scan_bytes_per_second = 0;
   std::int64_t scan_ns = 0;
   // Times of transparent mode. They are 0 in cooperative mode.
@@ -322,14 +325,15 @@ struct TargetReport {
   std::int64_t context_restored_ns = 0;  // the process's context is on this GPU
   std::int64_t memory_filled_ns = 0;     // memory that the process made itself has its content; 0 if it used
                                          // the memory that had arrived
-  std::uint64_t host_write_bytes_per_second = 0;  // the rate of writing fresh host memory; 0 if it is not
+  std::uint64_t host_write_bytes_per_second = 0;  // the rate of writing to fresh host memory; 0 if it is not
                                                   // known
   std::int64_t groups_ns = 0;       // the time to make the rank's communicators; 0 if there were none to make
   std::int64_t groups_made_ns = 0;  // the communicators are made during the pause; 0 if they
                                     // were made before the pause
-  std::uint64_t memory_follows_bytes = 0;  // the process's memory that had not arrived when it continued
-  std::int64_t memory_follows_ns = 0;      // the time from then until that memory had arrived; 0: not
-                                           // yet, or not known
+  std::uint64_t memory_follows_bytes = 0;  // the bytes of the process's memory that had not arrived when the
+                                           // process continued
+  std::int64_t memory_follows_ns = 0;      // the time from the continuation until all memory had arrived; 0
+                                           // if it has not arrived yet, or if the time is not known
   template <class A>
   decltype(auto) fields(A& a) {
     return a(migration, verified, verified_ns, committed_ns, resume_sent_ns, resumed_ns,

@@ -18,7 +18,8 @@ struct CheckpointStoreAccess {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string memory;  // the folder of the memory tier; empty if there is none
   std::uint64_t memory_limit_bytes = 0;
-  std::string peer_address;  // empty if the folder is on this node
+  std::string peer_address;  // the address of the node that has the folder; empty if the folder is on this
+                             // node
   std::vector<std::byte> peer_token;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -26,8 +27,8 @@ struct CheckpointStoreAccess {
   }
 };
 
-struct StartSnapshot {  // has one descriptor with an encoded image::StoredJob, to which the mover adds the
-                        // plan
+struct StartSnapshot {  // a message with one descriptor of an encoded image::StoredJob, to which the mover
+                        // adds the plan
   CKPT_MOVER_MESSAGE(StartSnapshot);
   SessionKey session;
   std::string folder;  // the folder of the checkpoint store
@@ -35,12 +36,14 @@ struct StartSnapshot {  // has one descriptor with an encoded image::StoredJob, 
   std::uint32_t keep = 1;
   std::uint64_t staging_bytes = 0;  // the host memory for changed chunks; 0: half of the node's remaining
                                     // memory
-  std::uint64_t checkpoint_store_limit_bytes = 0;  // the limit; 0 if there is none
-  std::uint32_t slowdown_permille = 0;             // as in MigrateOptions: the share of the GPU's time
+  std::uint64_t checkpoint_store_limit_bytes = 0;  // the limit on the checkpoint store's size; 0 if there is
+                                                   // none
+  std::uint32_t slowdown_permille = 0;             // the share of the GPU's time that the snapshot may take,
+                                                   // as in MigrateOptions
   bool full = false;                               // no data is reused from the previous version
   std::uint64_t record_bytes = 0;
   CheckpointStoreAccess access;
-  std::uint64_t first_version = 0;  // as in TakeSnapshot: the least number of the image
+  std::uint64_t first_version = 0;  // the least number of the image, as in TakeSnapshot
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, folder, image_job, keep, staging_bytes, checkpoint_store_limit_bytes, slowdown_permille,
@@ -48,7 +51,7 @@ struct StartSnapshot {  // has one descriptor with an encoded image::StoredJob, 
   }
 };
 
-struct JobLeft {  // belongs to no session: the job has no open session and gets none before it returns
+struct JobLeft {  // a message of no session: the job has no open session and gets none before it returns
   CKPT_MOVER_MESSAGE(JobLeft);
   JobId job = 0;
   template <class A>
@@ -84,7 +87,7 @@ struct SnapshotStaged {
   }
 };
 
-struct SnapshotHost {  // has one descriptor with the host state; none if host_state_bytes is 0
+struct SnapshotHost {  // a message with one descriptor of the host state; none if host_state_bytes is 0
   CKPT_MOVER_MESSAGE(SnapshotHost);
   SessionKey session;
   std::uint64_t host_state_bytes = 0;
@@ -98,7 +101,7 @@ struct SnapshotDone {
   CKPT_MOVER_MESSAGE(SnapshotDone);
   SessionKey session;
   std::uint64_t version = 0;
-  std::uint64_t parent = 0;  // 0 for a full image
+  std::uint64_t parent = 0;  // the number of the parent version; 0 for a full image
   std::uint64_t written_bytes = 0;
   std::uint64_t host_bytes = 0;
   template <class A>
@@ -112,7 +115,7 @@ struct StartRestore {
   SessionKey session;
   std::string folder;
   std::string image_job;
-  std::uint64_t version = 0;  // 0 for the newest intact version
+  std::uint64_t version = 0;  // the version to restore; 0 for the newest intact version
   CheckpointStoreAccess access;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -120,7 +123,7 @@ struct StartRestore {
   }
 };
 
-struct RestoreDone {  // has one descriptor with the host state; none if host_state_bytes is 0
+struct RestoreDone {  // a message with one descriptor of the host state; none if host_state_bytes is 0
   CKPT_MOVER_MESSAGE(RestoreDone);
   SessionKey session;
   std::uint64_t version = 0;

@@ -11,7 +11,7 @@
 namespace ckpt::wire::mover {
 namespace {
 
-constexpr std::uint32_t kPacketMagic = 0x564d'5047;  // the bytes "GPMV"
+constexpr std::uint32_t kPacketMagic = 0x564d'5047;  // the magic of a packet: the bytes "GPMV"
 constexpr std::uint16_t kPacketVersion = 1;
 
 struct PacketHeader {
@@ -38,21 +38,21 @@ Result<void> check_counts(const Message& message) {
   if (const auto* m = std::get_if<AttachRegions>(&message);
       m != nullptr && (m->regions.empty() || m->regions.size() > kMaxRegions))
     return Error(ErrorCode::kProtocol,
-                 "The message AttachRegions has " + std::to_string(m->regions.size()) + " regions");
+                 "The message AttachRegions must not have " + std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<MadeRegions>(&message);
       m != nullptr && (m->regions.empty() || m->regions.size() > kMaxRegions))
     return Error(ErrorCode::kProtocol,
-                 "The message MadeRegions has " + std::to_string(m->regions.size()) + " regions");
+                 "The message MadeRegions must not have " + std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<FillRegions>(&message);
       m != nullptr && (m->regions.empty() || m->regions.size() > kMaxFillRegions))
     return Error(ErrorCode::kProtocol,
-                 "The message FillRegions has " + std::to_string(m->regions.size()) + " regions");
+                 "The message FillRegions must not have " + std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<DroppedRegions>(&message); m != nullptr && m->regions.size() > kMaxRegions)
-    return Error(ErrorCode::kProtocol,
-                 "The message DroppedRegions has " + std::to_string(m->regions.size()) + " regions");
+    return Error(ErrorCode::kProtocol, "The message DroppedRegions must not have " +
+                                           std::to_string(m->regions.size()) + " regions");
   if (const auto* m = std::get_if<AttachTensors>(&message); m != nullptr && m->tensors.size() > kMaxTensors)
     return Error(ErrorCode::kProtocol,
-                 "The message AttachTensors has " + std::to_string(m->tensors.size()) + " tensors");
+                 "The message AttachTensors must not have " + std::to_string(m->tensors.size()) + " tensors");
   return ok();
 }
 
@@ -118,7 +118,8 @@ Result<std::vector<std::byte>> encode_message(const Message& message) {
 Result<Message> decode_message(std::span<const std::byte> packet) {
   PacketHeader header;
   if (packet.size() < sizeof header || packet.size() > kMaxPacketBytes)
-    return Error(ErrorCode::kProtocol, "A mover packet of " + std::to_string(packet.size()) + " bytes");
+    return Error(ErrorCode::kProtocol,
+                 "A mover packet has an invalid length of " + std::to_string(packet.size()) + " bytes");
   std::memcpy(&header, packet.data(), sizeof header);
   if (header.magic != kPacketMagic) return Error(ErrorCode::kProtocol, "This is not a mover packet");
   if (header.version != kPacketVersion)

@@ -17,7 +17,8 @@ namespace ckpt::wire::mover {
 struct StartTarget {
   CKPT_MOVER_MESSAGE(StartTarget);
   SessionKey session;
-  std::uint32_t lanes = 0;  // 0 for the default, which is the number of addresses in Listening
+  std::uint32_t lanes = 0;  // the number of lanes; 0 for the default, which is the number of addresses in
+                            // Listening
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, lanes);
@@ -65,7 +66,7 @@ struct StartSource {
   // The agent's expected terms of the pause: all terms except the copy, and the part that runs concurrently
   // with the copy.
   std::int64_t fixed_cost_ns = 0;
-  bool same_host = false;  // the target's mover is on this node and may read this mover's memory
+  bool same_host = false;  // whether the target's mover is on this node and may read this mover's memory
   std::int64_t beside_copy_ns = 0;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -157,10 +158,10 @@ struct DidNotConverge {
   }
 };
 
-struct FinalRound {  // has one descriptor with the host state; none if host_state_bytes is 0
+struct FinalRound {  // a message with one descriptor of the host state; none if host_state_bytes is 0
   CKPT_MOVER_MESSAGE(FinalRound);
   SessionKey session;
-  Nanos barrier_entered_ns = 0;  // the time on the rank's clock
+  Nanos barrier_entered_ns = 0;  // the time at which the barrier was entered, on the rank's clock
   Nanos paused_ns = 0;
   std::uint64_t host_state_bytes = 0;
   bool host_state_grows = false;  // the host state is HostStateFile's file, up to the size that HostGrew
@@ -171,7 +172,7 @@ struct FinalRound {  // has one descriptor with the host state; none if host_sta
   }
 };
 
-struct HostStateFile {  // has one descriptor of a memory file of `limit` bytes that cannot shrink
+struct HostStateFile {  // a message with one descriptor of a memory file of `limit` bytes that cannot shrink
   CKPT_MOVER_MESSAGE(HostStateFile);
   SessionKey session;
   std::uint64_t limit = 0;
@@ -235,7 +236,8 @@ struct SourceCounters {
                                             // round
   std::uint64_t scan_bytes_per_second = 0;  // the rate of the fastest full scan of this session
   std::int64_t scan_ns = 0;                 // the duration of the final scan
-  std::int64_t copy_ns = 0;               // the final round, from the first copy to the last acknowledgement
+  std::int64_t copy_ns = 0;               // the duration of the final round, from the first copy to the last
+                                          // acknowledgement
   std::int64_t estimate_ns = 0;           // the last estimate before the barrier
   std::int64_t clock_offset_ns = 0;       // target's clock minus source's clock
   std::int64_t clock_uncertainty_ns = 0;  // half the fastest round-trip time
@@ -272,7 +274,7 @@ struct FinalDone {
   Nanos last_ack_ns = 0;
   Nanos manifest_sent_ns = 0;
   Nanos verified_heard_ns = 0;
-  SourceCounters counters;  // include the second measurement of the clocks
+  SourceCounters counters;  // the source's counters, with the second measurement of the clocks
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, final_received_ns, scan_begin_ns, scan_end_ns, last_ack_ns, manifest_sent_ns,
@@ -280,11 +282,11 @@ struct FinalDone {
   }
 };
 
-struct Verified {  // has one descriptor with the sealed host state; none if host_state_bytes is 0
+struct Verified {  // a message with one descriptor of the sealed host state; none if host_state_bytes is 0
   CKPT_MOVER_MESSAGE(Verified);
   SessionKey session;
   std::uint64_t host_state_bytes = 0;
-  std::string root;  // hex digits
+  std::string root;  // the verified root in hex digits
   Nanos final_heard_ns = 0;
   Nanos scan_begin_ns = 0;
   Nanos scan_end_ns = 0;

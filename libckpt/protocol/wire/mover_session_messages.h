@@ -19,12 +19,12 @@ struct Configure {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "Configure";
   std::string node;
-  std::uint32_t gpu = 0;              // the driver's ordinal
+  std::uint32_t gpu = 0;              // the GPU's ordinal in the driver
   std::vector<DataNetwork> networks;  // the preferred network first; if empty, TLS over this machine's
                                       // loopback
   std::uint64_t staging_bytes = std::uint64_t{128} << 20;  // pinned memory, allocated now; at most 256 MiB
   std::uint64_t chunk_bytes =
-      0;  // for new sessions at the source: a power of two, 64 KiB-2 MiB; 0 for the default
+      0;  // the chunk size of new sessions at the source: a power of two, 64 KiB-2 MiB; 0 for the default
   std::uint16_t first_port = 0;  // lanes listen at ports from this one on; for 0, the kernel chooses
   std::uint16_t last_port = 0;
   template <class A>
@@ -64,8 +64,8 @@ struct OpenSession {
   SessionKey session;
   Side side = Side::kInvalid;
   Incarnation incarnation = 0;  // the target's incarnation, equal on both sides
-  Bytes fingerprint_key;        // has kFingerprintKeyBytes bytes
-  Bytes session_token;          // has kSessionTokenBytes bytes
+  Bytes fingerprint_key;        // the fingerprints' key, of kFingerprintKeyBytes bytes
+  Bytes session_token;          // the session's token, of kSessionTokenBytes bytes
   // For a target without a standby whose memory could be attached. The mover makes a region for each region
   // of the source's plan, with the same id, and exports it (MadeRegions).
   bool makes_memory = false;
@@ -73,8 +73,9 @@ struct OpenSession {
   std::string network;                   // the network for the session's lanes; if empty, the first network
   std::uint32_t first_path = 0;          // the index of the network's first address that the lanes use
   std::uint32_t paths = 1;               // the number of addresses that the lanes use in turn
-  bool is_new_program = false;           // the standby is another program than the source
-  std::uint8_t allowed_differences = 0;  // a combination of kAllow... for the standby's tensors
+  bool is_new_program = false;           // the standby runs a different program from the source's
+  std::uint8_t allowed_differences = 0;  // the allowed differences of the standby's tensors, a combination of
+                                         // kAllow...
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, side, incarnation, fingerprint_key, session_token, makes_memory, purpose, network,
@@ -112,10 +113,10 @@ struct SessionEnded {
   }
 };
 
-struct AttachRegions {  // has one descriptor per region, in order
+struct AttachRegions {  // a message with one descriptor per region, in order
   CKPT_MOVER_MESSAGE(AttachRegions);
   SessionKey session;
-  std::uint64_t batch = 0;  // is repeated in Attached
+  std::uint64_t batch = 0;  // a number that Attached repeats
   std::vector<RegionInfo> regions;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -173,7 +174,7 @@ struct Dropped {
   }
 };
 
-struct MadeRegions {  // has one descriptor per region, in order; sent before Verified
+struct MadeRegions {  // a message with one descriptor per region, in order; sent before Verified
   CKPT_MOVER_MESSAGE(MadeRegions);
   SessionKey session;
   std::vector<RegionInfo> regions;
@@ -203,11 +204,11 @@ struct RegionsLetGo {
   }
 };
 
-struct FillRegions {  // has two descriptors per region, in order: the region with the content, and the region
-                      // to fill
+struct FillRegions {  // a message with two descriptors per region, in order: the region with the content, and
+                      // the region to fill
   CKPT_MOVER_MESSAGE(FillRegions);
-  SessionKey session;       // has kFillRank as its rank
-  std::uint64_t batch = 0;  // is repeated in the answer
+  SessionKey session;       // the key of the message, with kFillRank as its rank
+  std::uint64_t batch = 0;  // a number that the answer repeats
   std::vector<RegionInfo> regions;
   template <class A>
   decltype(auto) fields(A& a) {

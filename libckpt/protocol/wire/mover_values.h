@@ -17,9 +17,10 @@ namespace ckpt::wire::mover {
 
 inline constexpr int kSocketFd = 3;
 inline constexpr std::size_t kMaxPacketBytes = std::size_t{64} << 10;
-inline constexpr std::size_t kMaxRegions = 64;      // the limit of one AttachRegions or MadeRegions: one
-                                                    // descriptor each
-inline constexpr std::size_t kMaxFillRegions = 32;  // the limit of one FillRegions: two descriptors each
+inline constexpr std::size_t kMaxRegions = 64;      // the maximum number of regions in one AttachRegions or
+                                                    // MadeRegions, with one descriptor each
+inline constexpr std::size_t kMaxFillRegions = 32;  // the maximum number of regions in one FillRegions, with
+                                                    // two descriptors each
 // The rank in the keys of FillRegions and its answers, which belong to no session. The key also has a number
 // that the agent chooses.
 inline constexpr std::uint32_t kFillRank = 0xffff'ffff;
@@ -27,7 +28,7 @@ inline constexpr std::uint32_t kFillRank = 0xffff'ffff;
 inline constexpr std::uint32_t kCheckpointStoreRank = 0xffff'fffe;
 // The rank in the key of a check's session. The key also has a number that the agent chooses.
 inline constexpr std::uint32_t kCheckRank = 0xffff'fffd;
-inline constexpr std::size_t kMaxTensors = 96;  // the limit of one AttachTensors
+inline constexpr std::size_t kMaxTensors = 96;  // the maximum number of tensors in one AttachTensors
 inline constexpr std::size_t kMaxLanes = 8;
 
 #define CKPT_MOVER_MESSAGE(Name)                           \

@@ -18,13 +18,13 @@ namespace ckpt::wire {
 // The detected errors of a GPU's memory, and its replaced rows, as NVML counts them.
 struct GpuErrors {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  bool volatile_known = false;  // counts since the driver was loaded
+  bool volatile_known = false;  // the counts since the driver was loaded are known
   std::uint64_t volatile_corrected = 0;
   std::uint64_t volatile_uncorrected = 0;
-  bool aggregate_known = false;  // counts over the GPU's lifetime
+  bool aggregate_known = false;  // the counts over the GPU's lifetime are known
   std::uint64_t aggregate_corrected = 0;
   std::uint64_t aggregate_uncorrected = 0;
-  bool rows_known = false;  // rows that were remapped for errors of either kind
+  bool rows_known = false;  // the numbers of rows remapped for errors of either kind are known
   std::uint64_t rows_corrected = 0;
   std::uint64_t rows_uncorrected = 0;
   template <class A>
@@ -34,7 +34,7 @@ struct GpuErrors {
   }
 };
 
-// The proximity of another GPU of the same node.
+// A different GPU of the same node, with its proximity.
 struct GpuPeer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::uint32_t index = 0;
@@ -54,16 +54,16 @@ struct GpuInfo {
   std::uint32_t index = 0;
   std::string uuid;
   std::string name;
-  std::string model;  // compared by placement: equal models can exchange transparent jobs
+  std::string model;  // the GPU's model, which placement compares: equal models can exchange transparent jobs
   std::uint64_t total_bytes = 0;
   std::uint64_t free_bytes = 0;
   bool healthy = true;
   std::string health_reason;
-  std::string bus_id;           // in the form "DOMAIN:BUS:DEVICE.FUNCTION"
-  std::int32_t numa_node = -1;  // the node with the nearest memory; -1 if it is not known
+  std::string bus_id;           // the address of the GPU in the form "DOMAIN:BUS:DEVICE.FUNCTION"
+  std::int32_t numa_node = -1;  // the NUMA node with the nearest memory; -1 if it is not known
   std::string fabric;          // the NVLink domain beyond the node ("CLUSTER/CLIQUE"); empty if there is none
   std::vector<GpuPeer> peers;  // the node's other GPUs, as far as the driver reports them
-  bool mig = false;            // the GPU is divided and takes no work as a whole
+  bool mig = false;            // whether the GPU is divided, so that it takes no work as a whole
   bool remap_pending = false;  // rows will be remapped at the next reset
   bool remap_failed = false;   // a row could not be remapped
   std::uint32_t recovery_action = 0;  // the recovery action (NVML field 230); 0 if there is none
@@ -90,7 +90,7 @@ enum class JobPhase : std::uint8_t {
   kStandby = 3,  // a target's instance that waits in ckpt_ready
   kPaused = 4,   // a handover holds the instance at a barrier
   kExited = 5,   // all ranks have exited; exit_code has the result
-  kMoved = 6,    // the instance ended because another instance continues elsewhere
+  kMoved = 6,    // the instance exited because a different instance continues elsewhere
 };
 [[nodiscard]] constexpr bool is_known(JobPhase p) {
   return p >= JobPhase::kStarting && p <= JobPhase::kMoved;
@@ -134,22 +134,23 @@ struct JobInstance {
       0;  // the incarnation at the start, even after a handover has raised the instance's incarnation
   JobRole role = JobRole::kFresh;
   JobPhase phase = JobPhase::kStarting;
-  std::int32_t exit_code = -1;  // the result with kExited: 0..255, or 128 + signal
+  std::int32_t exit_code = -1;  // the exit code with kExited: 0..255, or 128 + signal
   bool movable = false;
   std::string reason;  // the reason why the instance is not movable (empty: not known yet), or why it could
                        // not start
   std::int64_t started_unix_ms = 0;
   std::uint64_t log_bytes = 0;
   std::vector<RankState> ranks;
-  bool unknown = false;     // the instance's keeper does not answer: the instance may run, and `phase` is a
-                            // guess
-  Incarnation runs_as = 0;  // the right to run that the node recorded last; 0 from an older agent
+  bool unknown = false;     // whether the instance's keeper does not answer: the instance may run, and
+                            // `phase` is a guess
+  Incarnation runs_as = 0;  // the incarnation of the last right to run that the node recorded; 0 from an
+                            // older agent
   // The pause that a move would cause, estimated by the node's own rates. It is 0 if it is not known.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
   std::int32_t obstacles = -1;    // the number of things in the program that prevent a move to another node;
                                   // negative if not known
-  bool ended_on_request = false;  // with kExited: the node ended the instance
+  bool ended_on_request = false;  // with kExited: whether the node terminated the instance on request
   template <class A>
   decltype(auto) fields(A& a) {
     return a(job, name, incarnation, role, phase, exit_code, movable, reason, started_unix_ms, log_bytes,
@@ -186,7 +187,7 @@ struct DataNetwork {
   std::string name;
   std::string address;  // this node's address, without a port
   LaneTransport transport = LaneTransport::kInvalid;
-  std::vector<std::string> more_addresses;  // the second and later addresses
+  std::vector<std::string> more_addresses;  // the second and later addresses of this node
   // Returns all addresses in their order, but at most kMaxAddresses.
   [[nodiscard]] std::vector<std::string> addresses() const;
   template <class A>
@@ -208,9 +209,10 @@ struct NodeInventory {
   std::string driver_version;    // the version of the GPU driver; empty if it is not known
   std::string rack;              // the rack in agent.toml; empty if none is set
   std::vector<std::string> labels;      // KEY=VALUE entries from agent.toml
-  std::vector<DataNetwork> networks;    // the preferred network first; empty from an older agent
-  std::int64_t certificate_ends_s = 0;  // in seconds since 1970; 0 without a certificate, or from an older
-                                        // agent
+  std::vector<DataNetwork> networks;    // the networks of the node, the preferred one first; empty from an
+                                        // older agent
+  std::int64_t certificate_ends_s = 0;  // the expiry of the node's certificate, in seconds since 1970; 0
+                                        // without a certificate, or from an older agent
   std::string gpu_reason;  // the reason for missing GPUs or outdated facts about them; empty if there is no
                            // problem
   template <class A>
@@ -256,7 +258,7 @@ struct Welcome {
   static constexpr FrameType kFrame = FrameType::kWelcome;
   std::int64_t lease_term_ns = 0;
   std::int64_t handover_timeout_ns = 0;
-  std::string peer_token;  // hex digits; agents require it of each other on the peer link
+  std::string peer_token;  // the token in hex digits, which agents require of each other on the peer link
   template <class A>
   decltype(auto) fields(A& a) {
     return a(lease_term_ns, handover_timeout_ns, peer_token);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pause by its terms, as they are estimated before the pause and measured during it. A later migration mode
-// uses those of these terms that apply to it.
+// uses the terms that apply to it.
 // Threads: plain values. Errors: none.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace ckpt::wire {
 
 // The terms of a pause. All but the last are in the order of the pause.
 enum class PauseTerm : std::uint8_t {
-  kQuiesce = 0,     // from barrier entry until the source's mover knows
+  kQuiesce = 0,     // the time from barrier entry until the source's mover knows that the rank is paused
   kContextSave,     // the driver's checkpoint
   kDump,            // the dump of the host process
   kFinal,           // the data left to send after the earlier terms
@@ -32,7 +32,7 @@ enum class PauseTerm : std::uint8_t {
 };
 inline constexpr std::size_t kPauseTerms = 12;
 
-// The kind of a pause. A job's last pause does not predict a pause in another mode.
+// The kind of a pause. A job's last pause does not predict a pause in a different mode.
 enum class PauseKind : std::uint8_t {
   kInvalid = 0,
   kCooperative = 1,

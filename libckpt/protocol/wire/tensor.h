@@ -19,12 +19,12 @@ inline constexpr std::uint64_t kNoRegion = 0;
 struct TensorInfo {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string name;
-  std::uint64_t region = kNoRegion;  // kNoRegion: the tensor cannot be exported, and its bytes travel with
-                                     // the host state
+  std::uint64_t region = kNoRegion;  // the region of the tensor; kNoRegion if the tensor cannot be exported,
+                                     // so that its bytes travel with the host state
   std::uint64_t offset = 0;          // the offset in the region
   std::uint64_t bytes = 0;
-  std::uint32_t dtype = 0;  // a ckpt_dtype
-  std::uint32_t kind = 0;   // a ckpt_kind
+  std::uint32_t dtype = 0;  // the type of the elements, a ckpt_dtype
+  std::uint32_t kind = 0;   // the kind of the tensor, a ckpt_kind
   std::vector<std::uint64_t> shape;
   template <class A>
   decltype(auto) fields(A& a) {

@@ -21,7 +21,7 @@ from ._position import Position
 GetState = Callable[[], Any]
 SetState = Callable[[Any], None]
 SHIM = "libckpt_shim.so"
-FIRST_STEPS = 2  # after each of these steps, all named state is compared with its memory
+FIRST_STEPS = 2  # the number of first steps after each of which all named state is compared with its memory
 
 
 def is_cooperative() -> bool:
@@ -159,7 +159,7 @@ class Job:
         except Exception as error:  # noqa: BLE001 (a callback may raise any exception)
             if isinstance(error, LibraryError) and error.status == ERROR_CONNECTION:
                 raise
-            # The pause was refused, and the job continues: a move must never end a job.
+            # The pause was refused, and the job continues: a move must never terminate a job.
             warnings.warn(f"a move was refused: {error}", MoveWarning, stacklevel=2)
 
     def finish(self) -> None:
@@ -197,7 +197,7 @@ class Job:
         except BaseException as error:
             if not session.standby:
                 raise
-            # The job is paused at its source and continues there once this process has ended. No handler,
+            # The job is paused at its source and continues there once this process has exited. No handler,
             # thread or debugger of the program may delay that.
             report(f"this standby cannot go on: {error}")
             os._exit(1)
@@ -221,14 +221,14 @@ class Job:
     def _save(self) -> bytes:
         self._check_all()
         data = pickle.dumps({name: pickle.dumps(get()) for name, (get, _) in self._states.items()})
-        # The process ends without Python's exit handlers, so printed text must be flushed to the log.
+        # The process exits without Python's exit handlers, so printed text must be flushed to the log.
         sys.stdout.flush()
         sys.stderr.flush()
         return data
 
     def _load(self, data: bytes) -> None:
         arrived = pickle.loads(data)
-        # A standby that is a new program may have other states (`gpumigrate migrate --exec --allow`).
+        # A standby that is a new program may have different states (`gpumigrate migrate --exec --allow`).
         allowed = int(os.environ.get("CKPT_ALLOWED_DIFFERENCES", "0"))
         new, gone = self._states.keys() - arrived.keys(), arrived.keys() - self._states.keys()
         if new and not allowed & _ALLOW_NEW:

@@ -101,7 +101,7 @@ class TorchState:
 
     def layout(self, name: str, tensor: Any) -> Layout:
         kind = str(tensor.dtype).removeprefix("torch.")
-        # Sorted by stride: memory in another order (channels_last) has another shape.
+        # Sorted by stride, because memory in a different order (channels_last) has a different shape.
         order = sorted(range(tensor.dim()), key=lambda axis: (-tensor.stride(axis), axis))
         shape = tuple(tensor.shape[axis] for axis in order)
         expected = 1
@@ -140,7 +140,7 @@ class TorchState:
                 for name, value, _, _ in self._items() if not self._in_memory(value)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        extra = {}  # the values of get_extra_state
+        extra = {}  # the values that get_extra_state returns
         with self._torch.no_grad():
             for name, value, holder, key in self._items():
                 if self._in_memory(value):

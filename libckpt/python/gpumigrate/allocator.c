@@ -24,7 +24,7 @@ EXPORTED void gpumigrate_use(void* session, alloc_function alloc, free_function 
 }
 
 EXPORTED void* gpumigrate_alloc(ssize_t bytes, int device, void* stream) {
-  (void)device;  // a job has one GPU
+  (void)device;  // ignored, because a job has one GPU
   (void)stream;
   void* const session = atomic_load(&current_session);
   unsigned long long pointer = 0;

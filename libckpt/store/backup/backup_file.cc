@@ -91,7 +91,7 @@ Result<void> write_part(int from, std::uint64_t bytes, int to) {
 }
 
 Result<void> check_contents(const Contents& contents, std::uint64_t header_end, std::uint64_t file_bytes) {
-  if (contents.sizes.size() != kParts.size()) return damaged("its parts are other than expected");
+  if (contents.sizes.size() != kParts.size()) return damaged("its parts are not the expected ones");
   std::uint64_t end = header_end;
   for (const std::uint64_t bytes : contents.sizes) {
     if (bytes > kMaxPartBytes) return damaged("a part of " + std::to_string(bytes) + " bytes");
@@ -106,7 +106,7 @@ Result<void> check_contents(const Contents& contents, std::uint64_t header_end, 
 
 Result<Beginning> parse_beginning(std::span<const std::byte> bytes, std::uint64_t file_bytes) {
   if (bytes.size() < kPrefixBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
-    return damaged("it does not begin like a backup");
+    return damaged("it does not begin with a backup header");
   std::uint32_t header_bytes = 0;
   std::uint32_t sum = 0;
   std::memcpy(&header_bytes, bytes.data() + kMagic.size(), sizeof header_bytes);
@@ -129,7 +129,7 @@ Result<Beginning> parse_beginning(std::span<const std::byte> bytes, std::uint64_
 
 Result<void> write_backup(const std::string& path, Contents contents, std::span<const UniqueFd> parts) {
   if (parts.size() != kParts.size() || contents.sizes.size() != kParts.size())
-    return Error(ErrorCode::kInternal, "The backup has other parts than expected");
+    return Error(ErrorCode::kInternal, "The backup does not have the expected parts");
   const Bytes header = wire::encode(contents);
   if (header.size() > kMaxHeaderBytes) return Error(ErrorCode::kInternal, "A backup's header is too long");
   CKPT_TRY(file, NewFile::create(path));

@@ -26,7 +26,7 @@
 namespace ckpt::backup {
 
 inline constexpr std::string_view kMagic = "GPMBACK1";
-inline constexpr std::size_t kPrefixBytes = 16;  // magic, header size and header checksum
+inline constexpr std::size_t kPrefixBytes = 16;  // the size of magic, header size and header checksum
 inline constexpr std::size_t kMaxHeaderBytes = 64 * 1024;
 inline constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 inline constexpr std::uint64_t kMaxPartBytes = std::uint64_t{1} << 40;
@@ -50,7 +50,7 @@ struct Contents {
   std::int64_t made_ms = 0;
   std::uint64_t jobs = 0;
   std::uint64_t migrations = 0;
-  std::vector<std::uint64_t> sizes;  // the sizes of kParts
+  std::vector<std::uint64_t> sizes;  // the sizes of the parts, in the order of kParts
   [[nodiscard]] bool has(std::size_t part) const { return part < kRequiredParts || sizes[part] > 0; }
 
   template <class Archive>
@@ -78,9 +78,9 @@ class BackupFile {
   [[nodiscard]] const Contents& contents() const noexcept { return beginning_.contents; }
   // Reads the whole file and checks it.
   Result<void> verify() const;
-  // Writes the contents of the part of kParts to `to`.
+  // Writes the contents of part `part` of kParts to the descriptor `to`.
   Result<void> extract(std::size_t part, int to) const;
-  // Copies the file unchanged (mode 0600, synced) to another name.
+  // Copies the file unchanged (mode 0600, synced) to a different name.
   Result<void> copy_to(const std::string& path) const;
 
  private:

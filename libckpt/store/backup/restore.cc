@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files next to a store that was not closed in order.
+// The files next to a store that was not closed properly.
 constexpr std::array<std::string_view, 2> kStoreCompanions = {"state.db-wal", "state.db-shm"};
 // The order in which parts get their final names.
 constexpr std::array<std::size_t, kParts.size()> kOrder = {1, 0, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -52,7 +52,7 @@ Result<UniqueFd> lock_journal(const std::string& folder) {
   if (!fd && errno == ENOENT) return fd;
   if (!fd) return Error::from_errno("Opening " + path);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
-    return Error(ErrorCode::kRefused, "A coordinator runs in " + folder + ": stop it first");
+    return Error(ErrorCode::kRefused, "A coordinator runs in " + folder + ": stop that coordinator first");
   return fd;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint store: the store of images that no GPU holds. It is a folder with versions of jobs. Each
+// The checkpoint store: the place of images outside the GPUs. It is a folder with versions of jobs. Each
 // version restores a job as it was at one barrier, all ranks together. A version uses space only for changes
 // since the version before. Chunks are stored once by content, shared by all versions and ranks of a job. The
 // lists that name chunks are shared in the same way (docs/image-format.md).
@@ -44,12 +44,13 @@
 namespace ckpt::checkpoint_store {
 
 struct CheckpointStoreOptions {
-  bool writable = true;  // makes the folder, locks it, and removes the files of an interrupted writer
+  bool writable = true;  // whether to open for writing, which makes the folder, locks it, and removes the
+                         // files of an interrupted writer
   std::uint64_t limit_bytes =
       0;  // the limit of all files together; 0 for none; a collection may briefly exceed it by one pack
   std::uint64_t max_pack_bytes = std::uint64_t{256} << 20;
   CollectOptions collect = {};
-  Files* files = nullptr;  // null for the operating system's files
+  Files* files = nullptr;  // the file operations to use; null for the operating system's files
 };
 
 struct JobSummary {
@@ -66,7 +67,7 @@ struct VersionList {
   std::vector<DamagedVersion> damaged;
 };
 
-// The target of a restore.
+// The target of a restore, which receives the chunks of a version.
 class RestoreTarget : public ChunkSink {
  public:
   // Prepares memory for this version's regions. Called again with an older version if the delivered data
@@ -127,7 +128,7 @@ class CheckpointStore {
   [[nodiscard]] std::uint64_t limit_bytes() const noexcept { return budget_.limit(); }
   [[nodiscard]] const std::vector<std::string>& damage() const noexcept {
     return damage_;
-  }  // counts the folder itself
+  }  // the damage of the checkpoint store's own file, found when the checkpoint store was opened
 
  private:
   CheckpointStore(std::string folder, CheckpointStoreOptions options);

@@ -114,7 +114,7 @@ class Collection {
     for (const auto& [share, number] : by_live_share) {
       if (static_cast<double>(dead) <= options_.max_dead_share * static_cast<double>(bytes)) break;
       const PackUse& use = use_.at(number);
-      // A pack's own head, tail and padding are not a gain.
+      // A pack's own head, tail and padding do not justify a rewrite.
       if (use.live + sizeof(PackHead) + sizeof(PackTail) >= use.bytes) break;
       chosen.insert(number);
       dead -= use.dead();
@@ -196,7 +196,7 @@ class Collection {
     bytes.resize(count);
     CKPT_TRY(head, read_record_head(bytes));
     if (head.id != record.id || head.kind != record.kind)
-      return Error(ErrorCode::kCorrupt, "Another record is in its place");
+      return Error(ErrorCode::kCorrupt, "A different record is at this position");
     CKPT_TRYV(check_payload(head, bytes));
     return head;
   }

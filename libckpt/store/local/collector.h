@@ -19,7 +19,7 @@
 namespace ckpt::checkpoint_store {
 
 struct CollectOptions {
-  double max_dead_share = 0.3;  // the limit, as a share of the bytes in packs
+  double max_dead_share = 0.3;  // the maximum share of dead bytes in packs
   std::uint64_t small_pack_bytes = 16 << 20;
   std::size_t max_small_packs = 64;
   std::uint64_t max_pack_bytes = std::uint64_t{256} << 20;
@@ -31,7 +31,7 @@ struct CollectReport {
   std::uint64_t packs_removed = 0;
   std::uint64_t packs_written = 0;
   std::uint64_t live_bytes = 0;  // the live bytes in packs
-  std::uint64_t dead_bytes = 0;  // the dead bytes that are left
+  std::uint64_t dead_bytes = 0;  // the dead bytes that remain in packs
 };
 
 Result<CollectReport> collect(const std::shared_ptr<JobStore>& store, const CollectOptions& options);

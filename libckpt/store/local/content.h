@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of content in a vault: the first 16 bytes of an HMAC-SHA256 under a key of the job. It covers the
-// kind of record and its plain bytes. Equal content of one job (its versions, its ranks) has one name and is
-// stored once. Without the key, neither names nor stored bytes reveal whether two jobs have equal content.
-// Nor can two contents with one name be found without it.
+// The names of content in a checkpoint store: the first 16 bytes of an HMAC-SHA256 under a key of the job. It
+// covers the kind of record and its plain bytes. Equal content of one job (its versions, its ranks) has one
+// name and is stored once. Without the key, neither names nor stored bytes reveal whether two jobs have equal
+// content. Nor can anyone find two contents with the same name without the key.
 //
 // Among n stored contents, two different ones share a name with a probability below n^2 * 2^-129 (n = 2^30:
 // 2^-69).

@@ -114,7 +114,7 @@ class PosixFiles : public Files {
     return ok();
   }
   Result<void> make_folder(const std::string& path) override {
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed("make the folder", path);
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed("create the folder", path);
     return ok();
   }
   Result<void> remove_folder(const std::string& path) override {
@@ -193,7 +193,7 @@ Result<std::vector<std::byte>> read_whole(Files& files, const std::string& path,
   CKPT_TRY(size, file->size());
   if (size > limit_bytes)
     return Error(ErrorCode::kCorrupt,
-                 path + " is " + std::to_string(size) + " bytes long, which is too long for such a file");
+                 path + " is " + std::to_string(size) + " bytes long, which exceeds the limit");
   std::vector<std::byte> bytes(size);
   CKPT_TRY(count, file->read_at(0, bytes));
   bytes.resize(count);

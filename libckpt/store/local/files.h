@@ -35,7 +35,7 @@ class File {
   virtual Result<void> sync() = 0;
 };
 
-// A lock that is held until it is destroyed or its process ends.
+// A lock that is held until it is destroyed or its process exits.
 class FileLock {
  public:
   virtual ~FileLock() = default;

@@ -10,9 +10,11 @@
 namespace ckpt::checkpoint_store {
 namespace {
 
-constexpr std::uint64_t kPackMagic = 0x314b'4341'5056'5047;  // the bytes "GPVPACK1"
-constexpr std::uint64_t kTailMagic = 0x314c'4941'5456'5047;  // the bytes "GPVTAIL1"
-constexpr std::uint32_t kRecordMagic = 0x4345'5256;          // the bytes "VREC"
+constexpr std::uint64_t kPackMagic = 0x314b'4341'5056'5047;  // the magic at the beginning of a pack: the
+                                                             // bytes "GPVPACK1"
+constexpr std::uint64_t kTailMagic = 0x314c'4941'5456'5047;  // the magic of a pack's tail: the bytes
+                                                             // "GPVTAIL1"
+constexpr std::uint32_t kRecordMagic = 0x4345'5256;          // the magic of a record: the bytes "VREC"
 
 Error corrupt(std::string what) {
   return {ErrorCode::kCorrupt, std::move(what)};
@@ -111,7 +113,7 @@ Result<PackTail> read_pack_tail(std::span<const std::byte> bytes, std::uint64_t 
   if (pack_bytes < sizeof(PackHead) + sizeof(PackTail) ||
       tail.count > (pack_bytes - sizeof(PackHead) - sizeof(PackTail)) / sizeof(IndexEntry) ||
       tail.index_offset != pack_bytes - sizeof(PackTail) - tail.count * sizeof(IndexEntry))
-    return corrupt("The pack's tail states another length");
+    return corrupt("The pack's tail states a different length");
   return tail;
 }
 
@@ -126,7 +128,7 @@ Result<std::vector<IndexEntry>> read_index(const PackTail& tail, std::span<const
     if (entry.offset != end || !is_known(entry.kind) || !is_known(entry.packing) || entry.zero != 0 ||
         entry.stored_bytes == 0 || entry.stored_bytes > kMaxChunkBytes ||
         record_bytes(entry.stored_bytes) > tail.index_offset - end)
-      return corrupt("The pack's index has impossible records");
+      return corrupt("The pack's index has invalid records");
     end += record_bytes(entry.stored_bytes);
   }
   if (end != tail.index_offset) return corrupt("The pack's index does not cover the whole pack");

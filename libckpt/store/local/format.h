@@ -45,7 +45,7 @@ struct PackHead {
   std::uint32_t format = 0;
   std::uint32_t zero = 0;
   std::uint64_t number = 0;
-  std::uint64_t head_hash = 0;  // the hash of the fields before it
+  std::uint64_t head_hash = 0;  // the hash of the preceding fields
 };
 static_assert(sizeof(PackHead) == 32);
 
@@ -58,7 +58,7 @@ struct RecordHead {
   std::uint32_t plain_bytes = 0;   // the size of the unpacked payload
   ContentId id;
   std::uint64_t payload_hash = 0;
-  std::uint64_t head_hash = 0;  // the hash of the fields before it
+  std::uint64_t head_hash = 0;  // the hash of the preceding fields
 };
 static_assert(sizeof(RecordHead) == 48);
 
@@ -77,11 +77,11 @@ struct PackTail {
   std::uint64_t index_offset = 0;
   std::uint64_t count = 0;
   std::uint64_t index_hash = 0;
-  std::uint64_t tail_hash = 0;  // the hash of the fields before it
+  std::uint64_t tail_hash = 0;  // the hash of the preceding fields
 };
 static_assert(sizeof(PackTail) == 40);
 
-// Returns the size of record, payload and padding together.
+// Returns the size of a record with its head, payload and padding.
 [[nodiscard]] constexpr std::uint64_t record_bytes(std::uint64_t stored_bytes) {
   const std::uint64_t bytes = sizeof(RecordHead) + stored_bytes;
   return (bytes + kRecordAlignment - 1) / kRecordAlignment * kRecordAlignment;
@@ -104,9 +104,10 @@ Result<PackTail> read_pack_tail(std::span<const std::byte> bytes, std::uint64_t 
 Result<std::vector<IndexEntry>> read_index(const PackTail& tail, std::span<const std::byte> bytes);
 
 enum class SmallFile : std::uint64_t {
-  kCheckpointStore = 0x31544c'55'41'56'50'47,  // the bytes "GPVAULT1"
-  kJob = 0x31'42'4f'4a'56'50'47,               // the bytes "GPVJOB1"
-  kVersion = 0x31'52'45'56'56'50'47,           // the bytes "GPVVER1"
+  kCheckpointStore = 0x31544c'55'41'56'50'47,  // the magic of the checkpoint store's own file: the bytes
+                                               // "GPVAULT1"
+  kJob = 0x31'42'4f'4a'56'50'47,               // the magic of a job's file: the bytes "GPVJOB1"
+  kVersion = 0x31'52'45'56'56'50'47,           // the magic of a version's file: the bytes "GPVVER1"
 };
 inline constexpr std::uint64_t kMaxSmallFileBytes = std::uint64_t{256} << 20;
 
@@ -116,12 +117,12 @@ struct SmallHead {
   std::uint32_t zero;
   std::uint64_t body_bytes;
   std::uint64_t body_hash;
-  std::uint64_t head_hash;  // the hash of the fields before it
+  std::uint64_t head_hash;  // the hash of the preceding fields
 };
 static_assert(sizeof(SmallHead) == 40);
 
 [[nodiscard]] std::vector<std::byte> make_small_file(SmallFile kind, std::span<const std::byte> body);
-// Returns the body. Returns kNotSupported for an intact file of another format.
+// Returns the body. Returns kNotSupported for an intact file of a different format.
 Result<std::span<const std::byte>> read_small_file(SmallFile kind, std::span<const std::byte> bytes);
 
 }  // namespace ckpt::checkpoint_store

@@ -114,7 +114,7 @@ Result<void> JobStore::load_packs(bool writable) {
     last_pack_ = std::max(last_pack_, number);
     auto loaded = load_pack(files_, pack_folder(), number);
     if (!loaded) {
-      // the pack was collected meanwhile
+      // The pack was collected meanwhile.
       if (!writable && loaded.error().code() == ErrorCode::kNotFound) continue;
       return std::move(loaded).error();
     }
@@ -155,7 +155,7 @@ Result<void> JobStore::load_key(bool writable) {
 std::vector<std::shared_ptr<const Version>> JobStore::versions() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Version>> all;
-  for (const auto& [number, kept] : versions_) all.push_back(kept.version);
+  for (const auto& [number, stored] : versions_) all.push_back(stored.version);
   return all;
 }
 
@@ -228,13 +228,14 @@ Result<void> JobStore::read_at(RecordCoder& coder, const Place& place, const Con
   CKPT_TRY(count, file->read_at(place.offset, bytes));
   bytes.resize(count);
   CKPT_TRY(head, read_record_head(bytes));
-  if (head.id != id || head.kind != kind) return Error(ErrorCode::kCorrupt, "Another record is in its place");
+  if (head.id != id || head.kind != kind)
+    return Error(ErrorCode::kCorrupt, "A different record is at this position");
   return coder.open(head, bytes, out);
 }
 
 Result<void> JobStore::read_record(RecordCoder& coder, const ContentId& id, RecordKind kind,
                                    std::span<std::byte> out) {
-  Error last(ErrorCode::kCorrupt, "The record is in no pack");
+  Error last(ErrorCode::kCorrupt, "The record was not found in any pack");
   // A collection may move the record between lookup and read, but not twice: the record's new pack is not
   // collected meanwhile.
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -272,7 +273,7 @@ bool JobStore::has_damaged() const {
   const std::lock_guard lock(mutex_);
   return !damaged_.empty();
 }
-void JobStore::forget_damaged(const ContentId& id) {
+void JobStore::erase_damaged(const ContentId& id) {
   const std::lock_guard lock(mutex_);
   damaged_.erase(id);
 }
@@ -295,8 +296,8 @@ Result<void> JobStore::remove_version(std::uint64_t number) {
   std::uint64_t bytes = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto kept = versions_.find(number); kept != versions_.end()) {
-      bytes = kept->second.file_bytes;
+    if (const auto stored = versions_.find(number); stored != versions_.end()) {
+      bytes = stored->second.file_bytes;
     } else if (const auto damaged = damaged_sizes_.find(number); damaged != damaged_sizes_.end()) {
       bytes = damaged->second;
     } else {
@@ -312,9 +313,9 @@ Result<void> JobStore::remove_version(std::uint64_t number) {
   }
   const std::lock_guard lock(mutex_);
   std::erase_if(removed_, [](const auto& version) { return version.expired(); });
-  if (const auto kept = versions_.find(number); kept != versions_.end()) {
-    removed_.push_back(kept->second.version);
-    versions_.erase(kept);
+  if (const auto stored = versions_.find(number); stored != versions_.end()) {
+    removed_.push_back(stored->second.version);
+    versions_.erase(stored);
   }
   damaged_sizes_.erase(number);
   std::erase_if(damaged_versions_, [number](const DamagedVersion& v) { return v.number == number; });
@@ -325,7 +326,7 @@ Result<void> JobStore::remove_version(std::uint64_t number) {
 std::vector<std::shared_ptr<const Version>> JobStore::live_versions() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Version>> live;
-  for (const auto& [number, kept] : versions_) live.push_back(kept.version);
+  for (const auto& [number, stored] : versions_) live.push_back(stored.version);
   for (const auto& removed : removed_)
     if (auto open = removed.lock()) live.push_back(std::move(open));
   return live;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One job's part of a vault: its key, packs and versions, and the place of each record. Readers, the writer
-// and the collection of a job share it.
+// One job's part of a checkpoint store: its key, packs and versions, and the place of each record. Readers,
+// the writer and the collection of a job share it.
 //
 // Threads: all functions are thread-safe. A job has one writer or one collection at a time (begin_exclusive),
 // and any number of readers. A reader looks up a record again after a collection has moved it. Versions that
@@ -52,8 +52,8 @@ class JobStore {
   // Returns the versions, oldest first.
   [[nodiscard]] std::vector<std::shared_ptr<const Version>> versions() const;
   [[nodiscard]] std::vector<DamagedVersion> damaged_versions() const;
-  [[nodiscard]] std::vector<std::string> damage() const;  // damage of the job record and packs, found while
-                                                          // opening
+  [[nodiscard]] std::vector<std::string> damage() const;  // returns the damage of the job record and packs
+                                                          // that was found while opening
   Result<std::shared_ptr<const Version>> find_version(std::uint64_t number) const;
   [[nodiscard]] std::uint64_t next_version() const;
   [[nodiscard]] std::uint64_t allocate_pack_number();
@@ -89,7 +89,7 @@ class JobStore {
   void note_damaged(const ContentId& id);
   [[nodiscard]] bool is_damaged(const ContentId& id) const;
   [[nodiscard]] bool has_damaged() const;
-  void forget_damaged(const ContentId& id);
+  void erase_damaged(const ContentId& id);
 
   // Records the changes of the writer and the collection, once the changes are on the disk.
   void add_pack(std::uint64_t number, std::uint64_t bytes, std::span<const IndexEntry> index);
@@ -146,7 +146,7 @@ class JobStore {
 };
 
 [[nodiscard]] std::string version_name(std::uint64_t number);
-// returns 0 for a name that is not a version's
+// Returns the number of the version with this file name. Returns 0 for a name that is not a version's.
 [[nodiscard]] std::uint64_t version_number(const std::string& name);
 
 }  // namespace ckpt::checkpoint_store

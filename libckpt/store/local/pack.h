@@ -24,7 +24,7 @@ namespace ckpt::checkpoint_store {
 // The number of bytes that a checkpoint store may use. Thread-safe.
 class Budget {
  public:
-  explicit Budget(std::uint64_t limit_bytes) : limit_(limit_bytes) {}  // 0 for no limit
+  explicit Budget(std::uint64_t limit_bytes) : limit_(limit_bytes) {}  // creates a budget; 0 means no limit
   Result<void> charge(std::uint64_t bytes);
   void take_anyway(std::uint64_t bytes) noexcept { used_ += bytes; }
   void give_back(std::uint64_t bytes) noexcept { used_ -= bytes; }
@@ -37,8 +37,8 @@ class Budget {
 };
 
 [[nodiscard]] std::string pack_name(std::uint64_t number);
-[[nodiscard]] std::uint64_t pack_number(const std::string& name);  // returns 0 for a name that is not a
-                                                                   // pack's
+[[nodiscard]] std::uint64_t pack_number(const std::string& name);  // returns the number of the pack with this
+                                                                   // file name; 0 for any other name
 
 class PackWriter {
  public:
@@ -76,8 +76,8 @@ class PackWriter {
   const bool over_budget_;
   std::unique_ptr<File> file_;
   std::vector<std::byte> buffer_;
-  std::uint64_t end_ = 0;      // the end, including the buffer
-  std::uint64_t flushed_ = 0;  // the end, excluding the buffer
+  std::uint64_t end_ = 0;      // the length of the pack, including the buffer
+  std::uint64_t flushed_ = 0;  // the length of the pack, excluding the buffer
   std::uint64_t taken_ = 0;    // the bytes taken from the budget
   bool published_ = false;
   std::vector<IndexEntry> index_;

@@ -28,7 +28,7 @@ struct VersionHealth {
   std::uint64_t number = 0;
   bool restorable = false;
   std::uint64_t damaged_chunks = 0;
-  std::string first;  // the first damage
+  std::string first;  // the first damage that was found
 };
 
 struct ScrubReport {
@@ -36,7 +36,7 @@ struct ScrubReport {
   std::vector<VersionHealth> versions;  // the versions, oldest first
   std::uint64_t packs = 0;
   std::uint64_t records = 0;
-  std::uint64_t bytes = 0;  // the bytes read
+  std::uint64_t bytes = 0;  // the number of bytes that were read
   [[nodiscard]] bool is_clean() const { return findings.empty(); }
 };
 

@@ -14,7 +14,8 @@ namespace ckpt::checkpoint_store {
 
 struct VersionUse {
   std::uint64_t number = 0;
-  bool whole = true;  // every named record is in a pack; only reading shows whether it is intact
+  bool whole = true;  // whether every named record is in a pack; only reading shows whether a record is
+                      // intact
   std::map<std::uint64_t, std::uint64_t>
       packs;  // the version's stored bytes in each pack; shared records count for each version
 };

@@ -18,8 +18,8 @@ Error corrupt(std::string what) {
   return {ErrorCode::kCorrupt, std::move(what)};
 }
 
-// Decodes a body. A body that passed its checksum and does not decode was written that way. It is reported as
-// damaged nevertheless.
+// Decodes a body. A body that passes its checksum but cannot be decoded was written in this form. It is
+// reported as damaged nevertheless.
 template <class T>
 Result<T> decode_body(SmallFile kind, std::span<const std::byte> file) {
   CKPT_TRY(body, read_small_file(kind, file));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A version: one consistent state of a job, all ranks together, as a list of its parts. Its bytes are in
-// packs. This small file is written last and makes them a version. Memory and host state are
-// *lists*: runs of chunks, named in blocks of 256 chunks. The blocks are content themselves, so an unchanged
-// block uses no space in the next version.
+// packs. This small file is written last and makes them a version. Memory and host state are lists: runs of
+// chunks, named in blocks of 256 chunks. The blocks are content themselves, so an unchanged block uses no
+// space in the next version.
 //
 // Threads: plain values. Errors: decode returns kCorrupt, or kNotSupported for data of a newer build.
 #pragma once
@@ -93,7 +93,8 @@ struct Version {
   std::uint64_t step = 0;  // the job's own step count; 0 if the job has none
   std::vector<Label> labels;
   std::uint64_t chunk_bytes = 0;
-  std::vector<std::byte> job_record;  // how to start the job again; opaque to the checkpoint store
+  std::vector<std::byte> job_record;  // the description for starting the job again, which the checkpoint
+                                      // store does not read
   std::vector<std::byte> content_key;
   std::vector<Region> regions;
   std::vector<Blob> blobs;

@@ -29,7 +29,7 @@ struct Wanted {
 };
 
 struct Run {
-  std::size_t first = 0, count = 0;  // positions in the list of Wanted
+  std::size_t first = 0, count = 0;  // positions in the list of wanted records
   std::uint64_t offset = 0, bytes = 0;
 };
 
@@ -88,7 +88,8 @@ class RegionReading {
     const auto places = store_.places(id, RecordKind::kChunk);
     if (places.empty()) {
       store_.note_damaged(id);
-      return damaged(version_, region, chunk, {ErrorCode::kCorrupt, "The chunk's content is in no pack"});
+      return damaged(version_, region, chunk,
+                     {ErrorCode::kCorrupt, "The chunk's content was not found in any pack"});
     }
     wanted_.push_back({id, places[0], region, chunk});
     return ok();
@@ -191,7 +192,7 @@ class RegionReading {
 Result<void> VersionReader::read_chunk(std::uint32_t region, std::uint64_t chunk, std::span<std::byte> out) {
   if (region >= version_->regions.size() || chunk >= version_->regions[region].list.chunk_count() ||
       out.size() != version_->regions[region].list.bytes_of_chunk(chunk))
-    return Error(ErrorCode::kInvalidArgument, "There is no such chunk, or it has another size");
+    return Error(ErrorCode::kInvalidArgument, "The chunk does not exist, or it has a different size");
   const ChunkList& list = version_->regions[region].list;
   CKPT_TRY(coder, store_->coders().borrow(version_->chunk_bytes));
   auto ids = store_->read_list(*coder, list, chunk / kListChunks);

@@ -40,7 +40,7 @@ class ChunkSink {
 };
 
 struct ReadOptions {
-  unsigned threads = 0;  // 0: the number of processors, at most 8
+  unsigned threads = 0;  // the number of threads; 0: the number of processors, at most 8
 };
 
 class VersionReader {

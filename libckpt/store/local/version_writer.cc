@@ -69,7 +69,7 @@ Result<VersionWriter::List> VersionWriter::make_list(const ChunkList& wanted, co
   const bool same =
       parent != nullptr && parent->bytes == wanted.bytes && parent->chunk_bytes == wanted.chunk_bytes;
   if (!same) return list;
-  for (std::size_t i = 0; i < list.blocks.size(); ++i) list.blocks[i].kept = parent->block(i);
+  for (std::size_t i = 0; i < list.blocks.size(); ++i) list.blocks[i].in_parent = parent->block(i);
   if (store_->has_damaged()) {
     CKPT_TRYV(find_damage(list));
   }
@@ -81,12 +81,12 @@ Result<void> VersionWriter::find_damage(List& list) {
   CKPT_TRY(coder, store_->coders().borrow(kBlobChunkBytes));
   ChunkList parent = list.list;
   for (Block& block : list.blocks)
-    parent.blocks.insert(parent.blocks.end(), block.kept->bytes.begin(), block.kept->bytes.end());
+    parent.blocks.insert(parent.blocks.end(), block.in_parent->bytes.begin(), block.in_parent->bytes.end());
   for (std::uint64_t i = 0; i < list.blocks.size(); ++i) {
     auto ids = store_->read_list(*coder, parent, i);
     if (!ids && ids.error().code() != ErrorCode::kCorrupt) return std::move(ids).error();
     if (!ids) {
-      list.blocks[i].kept.reset();
+      list.blocks[i].in_parent.reset();
       continue;
     }
     for (std::size_t c = 0; c < ids->size(); ++c)
@@ -103,14 +103,14 @@ Result<std::uint32_t> VersionWriter::add_region(const Region& region, std::optio
       return Error(ErrorCode::kInvalidArgument, quoted(region) + " exists already");
   Region added = region;
   added.list.chunk_bytes = version_.chunk_bytes;
-  const ChunkList* kept = nullptr;
+  const ChunkList* earlier = nullptr;
   const RegionKey key = from.value_or(RegionKey{region.rank, region.id});
   if (parent_) {
     for (const Region& old : parent_->regions)
       if (old.rank == key.rank && old.id == key.id && (from || old.generation == region.generation))
-        kept = &old.list;
+        earlier = &old.list;
   }
-  CKPT_TRY(list, make_list(added.list, kept));
+  CKPT_TRY(list, make_list(added.list, earlier));
   version_.regions.push_back(std::move(added));
   regions_.push_back(std::move(list));
   return static_cast<std::uint32_t>(regions_.size() - 1);
@@ -129,15 +129,15 @@ Result<void> VersionWriter::open_block(RecordCoder& coder, List& list, std::uint
   Block& block = list.blocks[index];
   if (block.ids) return ok();
   std::vector<ContentId> ids(list.list.chunks_of_block(index));
-  if (block.kept) {
+  if (block.in_parent) {
     std::vector<std::byte> plain(ids.size() * sizeof(ContentId));
-    auto read = store_->read_record(coder, *block.kept, RecordKind::kList, plain);
+    auto read = store_->read_record(coder, *block.in_parent, RecordKind::kList, plain);
     if (read) {
       CKPT_TRY(parent_ids, decode_list(plain, ids.size()));
       ids = std::move(parent_ids);
     } else if (read.error().code() == ErrorCode::kCorrupt) {
       // Nothing of the block can be kept: its kept chunks must be put instead.
-      block.kept.reset();
+      block.in_parent.reset();
       block.accounted.reset();
     } else {
       return std::move(read).error();
@@ -224,7 +224,7 @@ Result<void> VersionWriter::reuse_chunk(std::uint32_t region, std::uint64_t chun
   CKPT_TRY(list, list_of(region, chunk));
   const std::lock_guard lock(mutex_);
   Block& block = list->blocks[chunk / kListChunks];
-  if (!block.kept || block.unkeepable.test(chunk % kListChunks))
+  if (!block.in_parent || block.unkeepable.test(chunk % kListChunks))
     return Error(ErrorCode::kNotFound, "Chunk " + std::to_string(chunk) + " of " +
                                            quoted(version_.regions[region]) +
                                            " cannot be kept: the previous version does not have it");
@@ -236,7 +236,7 @@ Result<void> VersionWriter::reuse_rest(std::uint32_t region) {
   CKPT_TRY(list, list_of(region, 0));
   const std::lock_guard lock(mutex_);
   for (Block& block : list->blocks)
-    if (block.kept) block.accounted |= ~block.unkeepable;
+    if (block.in_parent) block.accounted |= ~block.unkeepable;
   return ok();
 }
 
@@ -288,10 +288,10 @@ Result<ChunkList> VersionWriter::close_list(RecordCoder& coder, List& list) {
   for (Block& block : list.blocks) {
     if (block.ids) {
       CKPT_TRY(id, store(coder, RecordKind::kList, std::as_bytes(std::span(*block.ids))));
-      block.kept = id;
+      block.in_parent = id;
       block.ids.reset();
     }
-    closed.blocks.insert(closed.blocks.end(), block.kept->bytes.begin(), block.kept->bytes.end());
+    closed.blocks.insert(closed.blocks.end(), block.in_parent->bytes.begin(), block.in_parent->bytes.end());
   }
   return closed;
 }
@@ -336,7 +336,7 @@ Result<void> VersionWriter::publish_version() {
 
 void VersionWriter::hand_over() {
   for (const auto& pack : packs_) {
-    for (const IndexEntry& entry : pack->index()) store_->forget_damaged(entry.id);
+    for (const IndexEntry& entry : pack->index()) store_->erase_damaged(entry.id);
     store_->add_pack(pack->number(), pack->bytes(), pack->index());
   }
 }

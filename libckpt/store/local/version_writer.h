@@ -48,7 +48,7 @@ struct VersionInput {
                                         // everything is put
   std::uint64_t chunk_bytes = 64 << 10;
   std::uint64_t incarnation = 0;
-  std::uint64_t first_number = 0;  // the least number of the version
+  std::uint64_t first_number = 0;  // the least number that the version may get
   std::vector<std::byte> job_record;
   bool compress = true;
 };
@@ -89,8 +89,8 @@ class VersionWriter {
 
  private:
   struct Block {
-    std::optional<ContentId> kept;                // the list record's name in the parent
-    std::unique_ptr<std::vector<ContentId>> ids;  // set once a chunk was put
+    std::optional<ContentId> in_parent;           // the list record's name in the parent
+    std::unique_ptr<std::vector<ContentId>> ids;  // the names of the block's chunks; set once a chunk was put
     std::bitset<kListChunks> accounted;
     std::bitset<kListChunks> unkeepable;
   };
@@ -132,7 +132,7 @@ class VersionWriter {
   std::vector<List> regions_;
   std::vector<List> blobs_;
   std::vector<std::unique_ptr<PackWriter>> packs_;
-  std::optional<Error> failed_;  // the error of a write, after which this version cannot be committed
+  std::optional<Error> failed_;  // the error of a failed write, after which this version cannot be committed
   struct IdHash {
     std::size_t operator()(const ContentId& id) const { return id.prefix(); }
   };

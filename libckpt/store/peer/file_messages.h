@@ -18,7 +18,7 @@
 namespace ckpt::checkpoint_store {
 
 inline constexpr std::size_t kFileTokenBytes = 32;
-inline constexpr std::size_t kMaxRequestBytes = 4096;  // the limit of a request's head
+inline constexpr std::size_t kMaxRequestBytes = 4096;  // the maximum size of a request's head
 inline constexpr std::size_t kMaxPathBytes = 512;
 
 // The first message of a connection. Connections with the same `session` share open files. The session and

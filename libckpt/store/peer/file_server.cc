@@ -16,7 +16,7 @@ constexpr std::size_t kMaxUnauthenticatedPeers = 16;
 constexpr std::chrono::milliseconds kHelloTime{5000};
 constexpr std::chrono::milliseconds kLookForEnd{200};
 
-// Compares in constant time, whatever differs.
+// Compares in constant time, so that the duration does not reveal where the bytes differ.
 bool equal(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
   if (a.size() != b.size()) return false;
   std::byte difference{0};
@@ -109,18 +109,18 @@ void FileServer::accept_socket(UniqueFd socket) {
   connection.thread = std::thread([this, &connection] { serve(connection); });
 }
 
-// Ends the oldest strangers if there are too many.
+// Ends the oldest unauthenticated peers if there are too many.
 void FileServer::make_space() {
-  const auto is_stranger = [](const Connection& connection) {
+  const auto is_unauthenticated = [](const Connection& connection) {
     return !connection.session && !connection.over.load();
   };
-  auto strangers =
-      static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(), is_stranger));
+  auto unauthenticated =
+      static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(), is_unauthenticated));
   for (Connection& connection : connections_) {
-    if (strangers < kMaxUnauthenticatedPeers) return;
-    if (!is_stranger(connection)) continue;
+    if (unauthenticated < kMaxUnauthenticatedPeers) return;
+    if (!is_unauthenticated(connection)) continue;
     connection.stream.shut_down();
-    --strangers;
+    --unauthenticated;
   }
 }
 
@@ -174,7 +174,7 @@ Result<std::shared_ptr<FileServer::Session>> FileServer::session_of(const Grante
   const std::lock_guard lock(mutex_);
   const bool stays =
       std::any_of(grants_.begin(), grants_.end(), [&](const auto& g) { return g.get() == &granted; });
-  if (!stays) return Error(ErrorCode::kUnavailable, "This node's grant has ended");
+  if (!stays) return Error(ErrorCode::kUnavailable, "This node's grant is no longer valid");
   std::erase_if(sessions_, [](const auto& entry) { return entry.second.expired(); });
   auto& known = sessions_[{granted.token, hello.session}];
   if (auto session = known.lock()) return session;

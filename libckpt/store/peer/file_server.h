@@ -7,9 +7,9 @@
 // A grant names one job, and whether the job may be written; nothing else in the checkpoint store can be
 // changed. The checkpoint store's own files belong to the server: a client may read them and hold the
 // checkpoint store's lock. A client that writes must first hold the lock, and writes no more than its grant
-// allows. Malicious bytes can only end a connection.
+// allows. Malicious bytes can only close a connection.
 // Threads: one accepts, and one serves each connection; all functions may be called from any thread.
-// Ownership: the destructor ends all connections. Errors: create() fails if it cannot listen.
+// Ownership: the destructor closes all connections. Errors: create() fails if it cannot listen.
 #pragma once
 
 #include <atomic>
@@ -71,8 +71,9 @@ class FileServer {
   struct Connection {
     FrameStream stream;
     std::thread thread;
-    std::shared_ptr<const Granted> granted;  // belongs to the connection's thread, from the handshake on
-    std::shared_ptr<Session> session;        // set once the hello has arrived
+    std::shared_ptr<const Granted> granted;  // the grant that the client used, which belongs to the
+                                             // connection's thread from the handshake on
+    std::shared_ptr<Session> session;        // the session of the client; set once the hello has arrived
     std::atomic<bool> over{false};
   };
 

@@ -10,8 +10,10 @@ namespace ckpt::checkpoint_store {
 namespace {
 
 constexpr std::size_t kMaxOpen = 256;
-constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 40;  // the limit for packs (chunk_index.h)
-constexpr std::size_t kMaxEntries = 60'000;  // entries of 40 bytes, which a reply's head can hold
+constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 40;  // the maximum offset in a file, which is that
+                                                              // of packs (chunk_index.h)
+constexpr std::size_t kMaxEntries = 60'000;  // the maximum number of entries of 40 bytes that a reply's head
+                                             // can hold
 
 bool reads_only(FileOp op) {
   return op == FileOp::kOpen || op == FileOp::kRead || op == FileOp::kSize || op == FileOp::kClose ||
@@ -103,7 +105,7 @@ Result<FileReply> FileServer::Session::perform(const FileRequest& request, std::
 Result<FileServer::Session::OpenFile> FileServer::Session::find(std::uint64_t handle) const {
   const std::lock_guard lock(mutex_);
   const auto found = open_.find(handle);
-  if (found == open_.end()) return Error(ErrorCode::kInvalidArgument, "No such file is open");
+  if (found == open_.end()) return Error(ErrorCode::kInvalidArgument, "The requested file is not open");
   return found->second;
 }
 

@@ -21,7 +21,7 @@ class FileServer::Session {
  public:
   Session(Tiers tiers, FileGrant grant, std::vector<std::byte> token);
   [[nodiscard]] const std::vector<std::byte>& token() const noexcept { return token_; }
-  // Serves requests until the connection ends or a message is not a request.
+  // Serves requests until the connection is closed or a message is not a request.
   void serve(FrameStream& stream);
 
  private:

@@ -15,7 +15,7 @@
 namespace ckpt::checkpoint_store {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x46565047;  // the bytes "GPVF"
+constexpr std::uint32_t kMagic = 0x46565047;  // the magic of a message: the bytes "GPVF"
 // The limit within a message, and for the other side to accept one. A peer that hangs for this long counts as
 // disconnected. Spilling and syncing happen before an answer's first byte.
 constexpr int kSilenceSeconds = 30;
@@ -181,9 +181,9 @@ Result<void> FrameStream::send(std::span<const std::byte> head, std::span<const 
 
 Result<void> FrameStream::write_all(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    CKPT_TRY(taken, tls_->write(bytes.first(std::min(bytes.size(), tls::PskStream::kRecordBytes))));
-    bytes = bytes.subspan(taken);
-    if (taken > 0) continue;
+    CKPT_TRY(written, tls_->write(bytes.first(std::min(bytes.size(), tls::PskStream::kRecordBytes))));
+    bytes = bytes.subspan(written);
+    if (written > 0) continue;
     CKPT_TRY(sent, tls_->flush());
     if (sent) continue;
     CKPT_TRY(ready, wait_for(tls_->fd(), tls_->events(), kSilence));

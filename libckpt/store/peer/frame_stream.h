@@ -27,7 +27,8 @@
 namespace ckpt::checkpoint_store {
 
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{8} << 20;
-inline constexpr std::size_t kMaxHeadBytes = std::size_t{4} << 20;  // the size of a long folder listing
+inline constexpr std::size_t kMaxHeadBytes = std::size_t{4} << 20;  // the maximum size of a head, which a
+                                                                    // long folder listing needs
 
 struct FrameKey {
   std::string identity;  // the client's name for the key, which is not secret
@@ -54,7 +55,7 @@ class FrameStream {
   Result<void> send(std::span<const std::byte> head, std::span<const std::byte> payload);
   struct Received {
     std::vector<std::byte> head;
-    std::size_t payload_bytes = 0;  // the bytes in `buffer`
+    std::size_t payload_bytes = 0;  // the number of payload bytes in `buffer`
   };
   // Receives a message. `wait` is for the message's first byte. Returns kProtocol if head or payload exceed
   // `max_head_bytes` or `buffer`.

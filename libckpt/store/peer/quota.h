@@ -26,7 +26,7 @@ class Quota {
 
   explicit Quota(std::uint64_t limit_bytes) : limit_(limit_bytes) {}
 
-  // Counts the files after the checkpoint store was locked. `folder` is the job's folder.
+  // Counts the existing files. Call it once the checkpoint store is locked. `folder` is the job's folder.
   Result<void> begin(Files& files, const std::string& folder);
   // Counts a new, empty file. A file of that name is replaced.
   Result<Handle> create(const std::string& path);
@@ -41,7 +41,8 @@ class Quota {
   Handle forget(const std::string& path);
 
   const std::uint64_t limit_;
-  std::uint64_t hard_limit_ = 0;  // the limit, including the excess that a collection may use
+  std::uint64_t hard_limit_ = 0;  // the limit on the job's size, including the excess that a collection may
+                                  // use
   std::uint64_t used_ = 0;
   std::map<std::string, Handle> files_;  // the files by their path in the checkpoint store
 };

@@ -4,7 +4,7 @@
 // content is not sent.
 //
 // Threads: as files.h; each running operation has its own connection, up to eight. Ownership: the session
-// ends with this object; its Files must be destroyed before. Errors: those of the other node's files
+// ends with this object; its Files must be destroyed before that. Errors: those of the other node's files
 // (files.h). kUnavailable: the node cannot be reached, or the link broke. Then all later calls fail as well,
 // since the open files are lost.
 #pragma once
@@ -27,7 +27,7 @@ class RemoteFiles : public Files {
   struct Settings {
     std::string address;
     std::vector<std::byte> token;
-    std::string folder;  // the checkpoint store's name here, with which all paths begin
+    std::string folder;  // the local name of the checkpoint store, with which all paths begin
   };
   static Result<std::unique_ptr<RemoteFiles>> connect(Settings settings);
   ~RemoteFiles() override;

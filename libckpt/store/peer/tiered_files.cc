@@ -154,7 +154,7 @@ Result<void> TieredFiles::remove(const std::string& path) {
     CKPT_TRY(size, (*file)->size());
     bytes = size;
   }
-  // Removes it from both places: an interrupted spill leaves the file in both.
+  // Removes the file from both places, because an interrupted spill leaves it in both.
   auto gone = files_.remove(*resident);
   if (!gone && !is_missing(gone.error())) return gone;
   auto gone_too = files_.remove(path);

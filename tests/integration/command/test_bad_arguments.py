@@ -90,7 +90,7 @@ class BadArguments(ClusterTest):
                 yield [*base, *given, "--nonsense", *rest], False
                 yield [*base[:-1], *given, *rest], taken.path in ("drains", "completion")
 
-    def test_bad_values_are_refused_in_a_line_and_change_nothing(self):
+    def test_invalid_values_are_refused_on_one_line_and_change_nothing(self):
         before = self.state()
         wrong, count = [], 0
         for words, may_pass in drawn(self.cases()):

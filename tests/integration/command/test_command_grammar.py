@@ -60,12 +60,12 @@ class Words(unittest.TestCase):
         self.assertEqual(run("local").returncode, 64)
         self.assertIn("up", run("local").stdout)
 
-    def test_version_asks_no_coordinator(self):
+    def test_version_is_printed_without_a_coordinator(self):
         result = run("--version")
         self.assertEqual(result.returncode, 0)
         self.assertRegex(result.stdout, r"^gpumigrate \d+\.\d+\.\d+\n$")
 
-    def test_misspelt_words_get_a_suggestion(self):
+    def test_misspelled_words_get_a_suggestion(self):
         self.refused("jbos", contains="did you mean jobs?")
         self.refused("local", "dwon", contains="did you mean down?")
         self.refused("migrate", "hot", "--too", "node-b", contains="did you mean --to?")
@@ -73,7 +73,7 @@ class Words(unittest.TestCase):
         self.refused("help", "migrat", contains="did you mean migrate?")
         self.refused("frobnicate", contains='there is no command "frobnicate"')
 
-    def test_words_that_are_missing_are_named(self):
+    def test_missing_arguments_are_reported_by_name(self):
         self.refused("migrate", contains="JOB is missing")
         self.refused("protect", "hot", contains="--every TIME is missing")
         self.refused("migrate", "hot", "--to", contains="--to needs a value (PLACE)")
@@ -90,7 +90,7 @@ class Words(unittest.TestCase):
                                      .replace("[ARGUMENT...]", "").replace("[COMMAND...]", ""))
         self.assertIn("1 to 64", run("help", "drain").stdout)
 
-    def test_errors_are_json(self):
+    def test_errors_are_printed_as_json_on_request(self):
         for arguments, code, exit_code in ((["jobs", "-o", "json"], "unavailable", 5),
                                            (["-o", "json", "jbos"], "usage", 64),
                                            (["migrate", "--output=json", "hot", "--to", ""], "usage", 64),
@@ -114,7 +114,7 @@ class Words(unittest.TestCase):
 
 
 class EmptyValues(ClusterTest):
-    def test_an_empty_value_does_nothing(self):
+    def test_an_empty_value_is_refused_without_an_effect(self):
         cluster = self.cluster
         cluster.start("hot", "hotset", "--bytes", "4MiB", "--hot", "4%", "--step-ms", "10", "--seed", "1",
                       "--pattern", "stride", "--steps", "1000000", "--print-every", "1")

@@ -31,7 +31,7 @@ class Streams(ClusterTest):
             self.assertEqual(cluster.call("logs", "lines", "--tail", lines).stdout, expected, lines)
         self.assertEqual(cluster.call("logs", "lines", "-f", "--tail", 2).stdout, f"{count - 1}\n{count}\n")
 
-    def test_lines_have_times_and_begin_at_one(self):
+    def test_log_lines_have_times_and_are_selected_by_time(self):
         cluster = self.cluster
         self.run_to_its_end("words", "echo one; echo two; printf three")
         stamped = cluster.call("logs", "words", "--timestamps").stdout
@@ -42,7 +42,7 @@ class Streams(ClusterTest):
                          "what was seen is older than the future")
         cluster.call("logs", "words", "--since", "soon", exits=(64,))
 
-    def test_a_restore_is_marked(self):
+    def test_a_restore_is_marked_in_the_log(self):
         cluster = self.cluster
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 3\b")
@@ -55,7 +55,7 @@ class Streams(ClusterTest):
         self.assertEqual(len(marks), 1, marks)
         self.assertRegex(marks[0], rf"^\[gpumigrate: restored from {re.escape(image)} as incarnation 2; .*\]$")
 
-    def test_events_of_a_job_and_of_a_type(self):
+    def test_events_are_filtered_by_job_and_type(self):
         cluster = self.cluster
         self.run_to_its_end("one", "exit 0")
         self.run_to_its_end("two", "exit 3")
@@ -77,7 +77,7 @@ class Streams(ClusterTest):
             finally:
                 follower.kill()
 
-    def test_ended_jobs_are_removed_and_live_ones_are_not(self):
+    def test_only_ended_jobs_are_removed(self):
         cluster = self.cluster
         cluster.start("live", "hotset", *ARGUMENTS)
         self.run_to_its_end("over", "exit 0")
@@ -91,7 +91,7 @@ class Streams(ClusterTest):
         self.refused("describe", identity, contains=identity)
         eventually(lambda: not folder.exists(), "its node forgets the job")
 
-    def test_a_migration_is_meant_by_its_job(self):
+    def test_the_name_of_a_job_selects_its_migration(self):
         cluster = self.cluster
         cluster.start("big", "hotset", *ARGUMENTS)
         cluster.wait_for_line("big", r"^step 3\b")
@@ -106,13 +106,13 @@ class Streams(ClusterTest):
         self.refused("watch", "big", contains="its last migration was m1")
         self.refused("watch", "nobody", contains="nobody")
 
-    def test_a_drain_is_meant_by_its_place(self):
+    def test_the_name_of_a_place_selects_its_drain(self):
         cluster = self.cluster
         self.refused("drains", "node-a", contains="There is no drain")
         drain = cluster.json("drain", "node-a")
         self.assertEqual(cluster.json("drains", "node-a")["id"], drain["id"])
 
-    def test_removals_are_confirmed_in_a_line(self):
+    def test_removals_are_confirmed_on_one_line(self):
         cluster = self.cluster
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 3\b")
@@ -130,7 +130,7 @@ class Streams(ClusterTest):
         self.assertIn("Standard input is empty", " ".join(text.split()))
         self.assertIn("Standard output and standard error are one stream", " ".join(text.split()))
 
-    def test_an_end_is_a_line_and_describe_ends_with_events(self):
+    def test_an_exit_is_one_line_and_describe_ends_with_events(self):
         cluster = self.cluster
         cluster.call("run", "--detach", "--name", "ending", "--", "/bin/sh", "-c", "exit 3")
         line = cluster.call("wait", "ending", exits=(3,)).stdout
@@ -141,7 +141,7 @@ class Streams(ClusterTest):
         self.assertLessEqual(len(events), 5)
         self.assertRegex(events[-1], r"^    \d+s ago  job-ended  ")
 
-    def test_an_image_is_meant_by_the_name_of_its_job(self):
+    def test_the_name_of_a_job_selects_its_image(self):
         cluster = self.cluster
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 3\b")
@@ -153,7 +153,7 @@ class Streams(ClusterTest):
         self.refused("images", "rm", "job", contains='There is no image "job"')
         self.assertEqual(cluster.json("images", "--name", "job"), [])
 
-    def test_a_drain_on_a_terminal_has_a_bar_that_never_runs_backwards(self):
+    def test_the_progress_bar_of_a_drain_never_decreases(self):
         cluster = self.cluster
         for name in ("one", "two", "three"):
             cluster.start(name, "hotset", *ARGUMENTS)
@@ -182,7 +182,7 @@ class Refusals(ClusterTest):
             cluster.call("cordon", node, "--reason", "fan")
         causes = "1 current, 2 cordoned"
         refused = cluster.call("migrate", "job", exits=(5,)).stderr
-        self.assertEqual(refused, f"gpumigrate: No GPU can take job: {causes}\n")
+        self.assertEqual(refused, f"gpumigrate: No GPU can hold job: {causes}\n")
         dry = cluster.call("migrate", "job", "--dry-run", exits=(5,)).stdout
         self.assertIn(f"  GPUs        {causes} (-v shows each)\n", dry)
         self.assertNotIn("fan", dry)

@@ -54,7 +54,7 @@ class Waits(ClusterTest):
         self.assertIn("Timed out waiting for the end of job job", result.stderr)
         self.assertEqual(self.cluster.job("job")["state"], "running")
 
-    def test_a_wait_shows_what_for_and_ends_at_the_first_signal(self):
+    def test_a_wait_shows_its_subject_and_ends_at_the_first_signal(self):
         """Also of orders that the coordinator does not answer: here it is stopped."""
         waits = [(("wait", "job"), "the end of job job", 2, "it keeps running; `gpumigrate wait job` waits again"),
                  (("snapshot", "job"), "snapshot of job", 6, "show whether the snapshot has begun"),
@@ -78,7 +78,7 @@ class Waits(ClusterTest):
         finally:
             self.cluster.kill("gpumigrate-coordinator", signal.SIGCONT)
 
-    def test_a_limit_ends_each_verb_with_124_and_what_was_ordered_goes_on(self):
+    def test_each_verb_exits_124_at_its_limit_and_its_order_continues(self):
         cluster = self.cluster
         limited = (("adopt", os.getpid()), ("protect", "job", "--every", "10m"), ("unprotect", "job"),
                    ("images", "rm", "j1.v1@node-a"), ("node", "rm", "node-z"), ("drain", "node-a"),
@@ -95,7 +95,7 @@ class Waits(ClusterTest):
             cluster.kill("gpumigrate-coordinator", signal.SIGCONT)
         self.assertEqual(cluster.job("job")["state"], "running")
 
-    def test_a_drain_that_is_left_at_its_limit_goes_on(self):
+    def test_a_drain_continues_after_its_command_has_timed_out(self):
         cluster = self.cluster
         result = cluster.run("drain", "node-a", "--timeout", "0")  # a drain of a job that cannot move
                                                                    # anywhere

@@ -38,7 +38,7 @@ class JobOutput(ClusterTest):
         self.assertRegex(shown.stdout, rf"\n{NUMBERS}\n(.*\n)*step [01]\b")
         return numbers, shown.stderr
 
-    def test_the_newest_stays_on_its_node(self):
+    def test_the_newest_output_stays_on_its_node(self):
         self.start_job_that_writes_much()
         log = self.out_log("node-a", 1)
         eventually(lambda: log.stat().st_blocks * 512 <= LIMIT + LIMIT // 8 + 4096, "older output is freed")
@@ -48,7 +48,7 @@ class JobOutput(ClusterTest):
         self.assertRegex(told, r"MiB of older output of job job is deleted: its node keeps only the newest output")
         self.assertRegex(self.cluster.call("logs", "job", "--tail", "2").stdout, r"\Astep \d+ .*\nstep \d+ .*\n\Z")
 
-    def test_the_end_outlives_its_node(self):
+    def test_the_end_of_the_output_outlives_its_node(self):
         self.start_job_that_writes_much()
         log = self.out_log("node-a", 1)
         self.cluster.migrate("job", "node-b")

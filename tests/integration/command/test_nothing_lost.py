@@ -43,20 +43,20 @@ class NothingLost(ClusterTest):
         self.begin()
         older = self.cluster.json("snapshot", "job")["image"]
         newest = self.cluster.json("suspend", "job")["image"]
-        self.assertIn(f"has run beyond {older}", self.refused("restore", older))
+        self.assertIn(f"has continued since {older}", self.refused("restore", older))
         self.assertEqual(self.cluster.job("job")["state"], "parked")
         self.assertEqual(self.cluster.json("restore", "job", "--dry-run")["lost_ms"], 0)
         back = self.cluster.json("restore", "job")["restored"]
         self.assertEqual((back["image"], back["lost_ms"]), (newest, 0))
 
-    def test_parked_job_that_was_stopped_comes_back_without_loss(self):
+    def test_stopped_parked_job_is_restored_without_loss(self):
         self.begin()
         self.cluster.json("suspend", "job")
         self.cluster.call("stop", "job")
         self.assertEqual(self.cluster.job("job")["state"], "exited")
         self.assertEqual(self.cluster.json("restore", "job")["restored"]["lost_ms"], 0)
 
-    def test_protection_that_works_is_not_replaced_by_one_that_cannot_be_written(self):
+    def test_working_protection_is_not_replaced_by_an_unwritable_one(self):
         self.begin()
         self.cluster.call("protect", "job", "--every", "10m", "--to", "node-b")
         before = self.cluster.job("job")["protection"]
@@ -69,7 +69,7 @@ class NothingLost(ClusterTest):
         after = self.cluster.job("job")["protection"]
         self.assertEqual((after["to"], after["every_ms"]), (before["to"], before["every_ms"]))
 
-    def test_suspend_leaves_a_protection_that_fails_for_its_own_node(self):
+    def test_suspend_uses_the_own_node_if_the_protection_fails(self):
         self.begin()
         vault = self.cluster.home / "vault"
         self.cluster.call("protect", "job", "--every", "10m", "--to", vault)
@@ -80,7 +80,7 @@ class NothingLost(ClusterTest):
         self.assertTrue(image.endswith("@node-a"), image)
         self.assertEqual(self.cluster.job("job")["state"], "parked")
 
-    def test_preempted_job_moves_where_there_is_memory_and_the_dry_run_names_it(self):
+    def test_preempted_job_moves_to_free_memory_as_the_dry_run_reported(self):
         self.cluster.call("run", "--cooperative", "--detach", "--name", "low", "--node", "node-a:0",
                           "--gpu-memory", "1500MiB", "--", EXAMPLES / "charlm", *ENDLESS)
         self.cluster.wait_for_line("low", r"^step 5\b")
@@ -98,7 +98,7 @@ class NothingLost(ClusterTest):
         self.assertEqual((low["state"], low["incarnation"]), ("running", 2), low)
         self.assertEqual(self.cluster.json("images"), [])
 
-    def test_image_of_a_job_that_stays_starting_is_refused(self):
+    def test_snapshot_of_a_job_that_never_finishes_its_start_is_refused(self):
         """Within the limit of a command; before, it was waited for ten minutes."""
         self.cluster.call("run", "--detach", "--name", "shell", "--node", "node-a:0", "--", "/bin/sh", "-c",
                           "exec tail -f /dev/null")
@@ -129,7 +129,7 @@ class Quotas(ClusterTest):
         self.assertIn('"5" needs a unit', refused.stderr)
         self.assertEqual(self.cluster.json("jobs"), [])
 
-    def test_quota_is_shown_and_named_where_it_is_exceeded(self):
+    def test_quota_is_shown_and_reported_when_it_is_exceeded(self):
         hotset = [EXAMPLES / "hotset", "--bytes", "64MiB", "--steps", "10"]
         ended = self.cluster.run("run", "--name", "plain", "--gpu-memory", "20MiB", "--", *hotset,
                                  "--without-ckpt")

@@ -27,7 +27,7 @@ def too_wide(line, lines, columns):
 class OperatorTrial(ClusterTest):
     nodes, gpus, memory = 3, 2, "1GiB"
 
-    def test_each_command_exits_as_it_should_and_fits_the_terminal(self):
+    def test_each_command_has_its_exit_code_and_fits_the_terminal(self):
         environment = dict(self.cluster.environment, PATH=f"{BIN}:{os.environ['PATH']}", TERM="xterm")
         transcript, wrong = [], []
         for command in COMMANDS:

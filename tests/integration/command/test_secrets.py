@@ -25,7 +25,7 @@ class Secrets(ClusterTest):
                         found.append(os.path.relpath(path, self.cluster.home))
         return found
 
-    def test_shells_secrets_are_in_no_file_of_the_cluster(self):
+    def test_secrets_of_the_shell_are_in_no_file_of_the_cluster(self):
         cluster = self.cluster
         cluster.environment.update(AWS_SECRET_ACCESS_KEY=CANARY, HF_TOKEN=CANARY, MY_SETTING=CANARY)
         cluster.start("train", "charlm", *TRAINING)

@@ -32,7 +32,7 @@ class Top(ClusterTest):
     def ended(self):
         return self.tmux("has-session", "-t", "top").returncode != 0
 
-    def test_it_fits_follows_and_ends(self):
+    def test_top_fits_the_terminal_updates_and_exits_on_request(self):
         for columns, key in ((60, "q"), (80, "C-c"), (200, "q")):
             with self.subTest(columns=columns):
                 name = f"job-{columns}"

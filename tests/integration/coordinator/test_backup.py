@@ -34,7 +34,7 @@ class Backup(ClusterTest):
         for path in lost:
             path.unlink()
 
-    def test_backup_brings_jobs_back_after_the_coordinators_disk_was_lost(self):
+    def test_backup_restores_jobs_after_the_loss_of_the_coordinator_disk(self):
         cluster = self.cluster
         file = cluster.home / "cluster.backup"
         expected = run_unmoved("charlm", *TRAINING, *STEPS)["digest"]

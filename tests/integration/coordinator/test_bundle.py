@@ -80,7 +80,7 @@ class Bundle(unittest.TestCase):
                          [(name, "passed") for name in ("driver", "move_hotset", "move_charlm")], output)
 
     @unittest.skipUnless((BUILD / "bin/examples/runtime").exists(), "the example runtime is built with nvcc only")
-    def test_the_example_of_the_runtime_api_starts_there(self):
+    def test_the_example_of_the_runtime_api_starts_from_the_bundle(self):
         status, output, report = self.check("--software", "--quick", "--only", "move_runtime")
         self.assertEqual(status, 0, output)
         [item] = [item for item in report["items"] if item["name"] == "move_runtime"]
@@ -102,14 +102,14 @@ class Bundle(unittest.TestCase):
         return json.loads(report.read_text())
 
     @unittest.skipIf(TORCH.returncode != 0, TORCH.stderr.strip())
-    def test_training_with_the_package_moves(self):
+    def test_training_that_uses_the_python_package_moves(self):
         """Without a GPU for torch: all of it is host state."""
         report = self.run_script("moves.py", "--python", TORCH.stdout.strip(), "--small", "package")["package"]
         self.assertEqual([move["result"] for move in report["moves"]], ["done", "done"], report)
 
-    def test_the_wheel_of_the_python_package_is_there(self):
+    def test_the_bundle_contains_the_wheel_of_the_python_package(self):
         self.assertEqual(len(list((self.root / "gpumigrate/python").glob("gpumigrate-*.whl"))), 1)
 
-    def test_licenses_of_statically_linked_libraries_are_there(self):
+    def test_the_bundle_contains_licenses_of_statically_linked_libraries(self):
         for package in ("libprotobuf-dev", "libboost-url1.81-dev", "libzstd-dev"):
             self.assertTrue((self.root / "gpumigrate/licenses" / package).is_file(), package)

@@ -30,7 +30,7 @@ class CoordinatorLost(StoreLosingTest):
     def check_end(self, name):
         self.assertEqual(self.cluster.finish(name)["digest"], self.expected)
 
-    def test_new_jobs_are_not_mixed_up_with_those_of_the_lost_store(self):
+    def test_new_jobs_are_distinguished_from_jobs_of_the_lost_store(self):
         cluster = self.cluster
         old = {name: self.start_sleeper(name) for name in ("old-1", "old-2")}
         before = sorted(cluster.pids("sleep 1000"))
@@ -70,7 +70,7 @@ class CoordinatorLost(StoreLosingTest):
         for name in ("runs", "moved", "rests"):
             self.check_end(name)
 
-    def test_an_older_copy_learns_what_has_happened_since(self):
+    def test_a_coordinator_with_an_older_store_recovers_later_changes(self):
         cluster = self.cluster
         self.start_training("moves")
         self.start_training("rests")

@@ -32,7 +32,7 @@ class Installed(unittest.TestCase):
         call("cmake", "--install", BUILD, "--prefix", cls.prefix)
         cls.command = cls.prefix / "bin/gpumigrate"
 
-    def test_programs_use_nothing_of_the_build(self):
+    def test_installed_programs_do_not_depend_on_the_build_folder(self):
         files = [path for path in self.prefix.rglob("*") if path.is_file() and not path.is_symlink()
                  and path.open("rb").read(4) == b"\x7fELF"]
         self.assertGreater(len(files), 12)
@@ -43,7 +43,7 @@ class Installed(unittest.TestCase):
             self.assertEqual(missing, [], file)
             self.assertNotIn(str(BUILD), call("readelf", "-d", file), file)
 
-    def test_manual_pages_completion_and_header_are_there(self):
+    def test_manual_pages_completion_and_header_are_installed(self):
         pages = {page.name for page in (self.prefix / "share/man/man1").iterdir()}
         self.assertIn("gpumigrate.1", pages)
         self.assertIn("gpumigrate-migrate.1", pages)

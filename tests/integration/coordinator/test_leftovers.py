@@ -38,7 +38,7 @@ class Leftovers(CrashingTest):
         """The memory files of all agents."""
         return [name for agent in self.cluster.pids("agent.toml") for name in memory_files(agent)]
 
-    def test_daemons_hold_no_more_after_eight_jobs_than_after_three(self):
+    def test_daemons_use_no_more_memory_after_eight_jobs_than_after_three(self):
         jobs_one_after_the_other(self, self.cluster, 8, warm=3).check_memory()
 
     def start_process(self):
@@ -58,7 +58,7 @@ class Leftovers(CrashingTest):
         eventually_equal(lambda: sorted(self.memory_files()), before, "the agents let go of memory files")
         cluster.call("stop", "job", "--grace", "0s")
 
-    def test_agents_keep_no_image_of_a_job_that_ended_while_they_were_away(self):
+    def test_agents_keep_no_image_of_a_job_that_ended_while_they_were_down(self):
         cluster = self.cluster
         self.start_process()
         agents = self.daemons_of("agent.node-a")

@@ -139,7 +139,7 @@ class LocalUp(unittest.TestCase):
         self.assertEqual(self.up()["started"], 2)
         self.assertEqual(json.loads((self.home / "coordinator/api.json").read_text())["url"], url)
 
-    def test_coordinator_that_does_not_listen_yet_is_waited_for(self):
+    def test_up_waits_for_a_coordinator_that_does_not_listen_yet(self):
         self.up("--nodes", "2")
         self.kill("coordinator", "node-b")
         before = self.processes()["coordinator"]["pid"]
@@ -175,24 +175,24 @@ class LocalUp(unittest.TestCase):
         self.assertEqual(limited.returncode, 124, limited.stderr)
         self.assertRegex(limited.stderr, f"^gpumigrate: Timed out waiting for .*; {goes_on}\n$")
 
-    def test_up_that_is_left_says_what_goes_on(self):
+    def test_interrupted_up_reports_that_the_cluster_continues_to_start(self):
         (self.home / "hold").touch()
         goes_on = "the cluster continues to start; `gpumigrate local up` waits again"
         self.left("local", "up", waits_for="the coordinator to listen", goes_on=goes_on)
         (self.home / "hold").unlink()
         self.assertEqual(self.up()["started"], 2)
 
-    def test_down_that_is_left_says_what_goes_on(self):
+    def test_interrupted_down_reports_that_the_cluster_continues_to_stop(self):
         self.up("--nodes", "1")
         agent = self.processes()["node-a"]["pid"]
         os.kill(agent, signal.SIGSTOP)
-        goes_on = "processes that were signalled still end; `gpumigrate local down` ends the rest"
+        goes_on = "processes that were signalled still exit; `gpumigrate local down` stops the rest"
         self.left("local", "down", waits_for="the agents to end", goes_on=goes_on)
         self.assertTrue(self.processes()["coordinator"]["runs"])
         os.kill(agent, signal.SIGCONT)
         self.assertEqual(self.call("local", "down").returncode, 0)
 
-    def test_cluster_of_which_nothing_is_left_comes_back_as_it_was(self):
+    def test_killed_cluster_is_started_again_with_its_settings(self):
         self.up("--nodes", "3", "--gpus", "2", "--gpu-memory", "1GiB")
         self.kill("coordinator", "node-a", "node-b", "node-c")
         state = self.up()

@@ -17,7 +17,7 @@ OPERATIONS_LIMIT_S = 600  # the time limit; the operations done within it are re
 class ManyJobs(ClusterTest):
     coordinator_settings = SETTINGS
 
-    def test_daemons_hold_no_more_after_200_jobs_than_after_20(self):
+    def test_daemons_use_no_more_memory_after_200_jobs_than_after_20(self):
         usage = jobs_one_after_the_other(self, self.cluster, JOBS, warm=max(2, JOBS // 10))
         usage.check_memory()
 
@@ -67,7 +67,7 @@ class ManyOperations(ClusterTest):
                      "/v1/events?limit=100", "/v1/gpus"):
             self.operation("lists", path)
 
-    def test_daemons_hold_no_more_after_10000_operations(self):
+    def test_daemons_use_no_more_memory_after_10000_operations(self):
         usage = Usage(self, self.cluster)
         end = time.monotonic() + OPERATIONS_LIMIT_S
         rounds = 0

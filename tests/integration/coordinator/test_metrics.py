@@ -55,7 +55,7 @@ class ScrapedCluster(ClusterTest):
 
 
 class Metrics(ScrapedCluster):
-    def test_a_migration_and_its_bytes(self):
+    def test_metrics_count_a_migration_and_its_bytes(self):
         self.cluster.start("job", "hotset", *HOTSET, "--steps", "100000")
         self.cluster.wait_for_line("job", r"^step \d+")
         self.wait_for('gpumigrate_jobs{state="running"}', 1)

@@ -59,7 +59,7 @@ for name, role, number, ends_on in POINTS:
 
 
 class EveryPointIsTested(unittest.TestCase):
-    def test_tables_are_complete(self):
+    def test_every_crash_point_is_in_a_table_of_a_test(self):
         # An abort reaches the first point (test_abort.py). The other points end the running keeper or rank:
         # they end the job, not a switch.
         never = {Point.COORDINATOR_ABORTED_DURABLE, Point.RANK_RESUMED, Point.KEEPER_DUMPED,

@@ -62,13 +62,13 @@ class FinishesWhileMoving(CrashingTest):
         steps = sorted(int(step) for log in logs for step in re.findall(r"^step (\d+)\b", log, re.M))
         self.assertEqual(steps, list(range(1, STEPS + 1)), "steps lost or repeated")
 
-    def test_cooperative(self):
+    def test_cooperative_job_may_finish_while_it_moves(self):
         self.move_until_it_ends("charlm", ("--cooperative",), "node-b:0")
 
-    def test_cooperative_whose_target_agent_is_killed(self):
+    def test_cooperative_job_may_finish_while_its_target_agent_is_killed(self):
         self.move_until_it_ends("charlm", ("--cooperative",), "node-b:0", dying="agent.node-b")
 
-    def test_cooperative_that_is_stopped(self):
+    def test_cooperative_job_stopped_during_a_move_ends_at_the_target(self):
         """It ends at the target; the source must not go on until the stop has come there, too."""
         cluster = self.cluster
         cluster.start("job", "charlm", *TRAINING, "--steps", "100000", "--step-ms", STEP_MS, node="node-a:0")
@@ -89,7 +89,7 @@ class FinishesWhileMoving(CrashingTest):
         steps = sorted(int(step) for log in logs for step in re.findall(r"^step (\d+)\b", log, re.M))
         self.assertEqual(steps, list(range(1, len(steps) + 1)), "steps lost or repeated")
 
-    def test_process(self):
+    def test_process_may_finish_while_it_moves(self):
         if os.geteuid() != 0 or not find_criu():
             self.skipTest("a process moves between nodes by root with CRIU only")
         self.move_until_it_ends("charlm-plain", (), "node-b:0")

@@ -62,7 +62,7 @@ class GangMovesWithoutTheirCoordinator(GangMovesTest):
     """The coordinator is gone from the moment on at which the lead has committed. The agents end the move among themselves."""
     nodes = 4
 
-    def test_all_ranks_go_on(self):
+    def test_all_ranks_continue_if_the_coordinator_dies_after_the_commit(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         lead = ("agent.node-c", Point.TARGET_COMMITTED_DURABLE)
         self.cluster.arm(*lead, "stop")
@@ -81,7 +81,7 @@ class GangMovesWithoutTheirCoordinator(GangMovesTest):
         self.check_end()
 
 
-    def test_job_that_ends_meanwhile_has_ended(self):
+    def test_job_that_ends_without_a_coordinator_is_reported_as_ended(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         victims = self.daemons_of("coordinator")
         self.cluster.arm("coordinator", Point.COORDINATOR_CLOSED_DURABLE)
@@ -199,7 +199,7 @@ class GangMovesThatLoseARank(GangMovesTest, StoreLosingTest):
         self.cluster.kill("nodes/node-c/")
         return moving
 
-    def test_target_whose_node_is_lost_before_go_costs_nothing(self):
+    def test_loss_of_a_target_node_before_go_loses_no_work(self):
         with self.lose_the_target(Point.TARGET_COMMITTED_DURABLE) as moving:
             eventually(lambda: not self.cluster.json("migrations")[0]["open"], "the ranks go back once the lease is over")
             moving.communicate(timeout=120)
@@ -212,7 +212,7 @@ class GangMovesThatLoseARank(GangMovesTest, StoreLosingTest):
         self.settled()
         self.check_end()
 
-    def test_target_whose_node_is_lost_with_the_store_costs_nothing(self):
+    def test_loss_of_a_target_node_and_the_store_loses_no_work(self):
         with self.lose_the_target(Point.TARGET_COMMITTED_DURABLE) as moving:
             self.stop_coordinator()
             self.remove_store()
@@ -237,7 +237,7 @@ class GangMovesThatLoseARank(GangMovesTest, StoreLosingTest):
         ranks = json.loads(described.stdout)["ranks"] if described.returncode == 0 else []
         return {rank["state"] for rank in ranks} if len(ranks) == 4 else set()
 
-    def test_rank_that_dies_past_its_gate_ends_the_job_which_comes_back_from_its_images(self):
+    def test_job_is_restored_from_its_images_after_a_rank_dies_past_its_gate(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b", "--env", f"CKPT_FAULT_DIR={self.cluster.faults}"))
         self.cluster.call("snapshot", "train")
         rank = self.cluster.json("describe", "train")["ranks"][3]

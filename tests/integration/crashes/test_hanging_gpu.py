@@ -26,8 +26,8 @@ class HangingGpu(test_evacuation.TroubledGpu):
         gpu = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")
         self.assertIn("health", [cordon["owner"] for cordon in gpu["cordons"]], gpu)
 
-    def test_under_a_cooperative_job(self):
+    def test_a_hang_under_a_cooperative_job_is_handled(self):
         self.hanging_gpu(*test_evacuation.COOPERATIVE)
 
-    def test_under_a_transparent_job(self):
+    def test_a_hang_under_a_transparent_job_is_handled(self):
         self.hanging_gpu(*test_evacuation.TRANSPARENT)

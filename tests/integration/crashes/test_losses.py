@@ -19,7 +19,7 @@ ARGUMENTS = ["--bytes", "32MiB", "--hot", "4%", "--step-ms", "5", "--seed", "4",
 
 
 class Losses(CrashingTest):
-    def test_jobs_run_on_and_come_back(self):
+    def test_jobs_continue_without_a_coordinator_and_are_found_again(self):
         cluster = self.cluster
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
@@ -61,7 +61,7 @@ class Losses(CrashingTest):
                     break
             follower.kill()
 
-    def test_agents_that_die_take_no_job_down(self):
+    def test_jobs_survive_the_death_of_their_agents(self):
         cluster = self.cluster
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
@@ -72,7 +72,7 @@ class Losses(CrashingTest):
         self.assertEqual(cluster.finish("job")["digest"], expected)
         self.assert_steps_in_order(cluster.log("job"))
 
-    def test_hostile_bytes_on_every_port(self):
+    def test_malformed_bytes_on_every_port_harm_no_job(self):
         cluster = self.cluster
         expected = run_unmoved("hotset", *ARGUMENTS)["digest"]
         cluster.start("job", "hotset", *ARGUMENTS)
@@ -88,7 +88,7 @@ class Losses(CrashingTest):
         self.assert_steps_in_order(cluster.log("job"))
 
 
-    def test_hostile_bytes_on_a_movers_port(self):
+    def test_malformed_bytes_on_a_mover_port_harm_no_job(self):
         """They may end the mover: then the migration fails, the job and the agent are unharmed, and the next
         one works."""
         cluster = self.cluster
@@ -119,7 +119,7 @@ class Losses(CrashingTest):
         return eventually(lambda: [pids for pids in [sorted(self.cluster.pids("gpumigrate-agent"))]
                                    if len(pids) == self.nodes], "there is one agent for each node")
 
-    def test_full_disk_under_a_journal(self):
+    def test_a_full_disk_under_a_journal_harms_no_job(self):
         """Refused or given up cleanly, at each party's full disk; the job runs on, the daemon lives, and
         later a move works."""
         cluster = self.cluster

@@ -97,7 +97,7 @@ class PowerCuts(CrashingTest):
         print(f"  {role} {number}: {reported} was reported, {version} restored", flush=True)
         cluster.wait_for_line("job", rf"^step {self.steps() + 2}\b")
 
-    def test_at_each_step_of_an_image(self):
+    def test_a_power_cut_at_each_step_of_an_image_loses_no_durable_image(self):
         points = drawn(enumerate(POINTS))
         steps = STEPS_OF_A_POINT * (len(points) + 1)
         arguments = [*HOTSET, "--steps", str(steps)]

@@ -155,7 +155,7 @@ class RandomMix(ClusterTest):
             print(f"  {verb:9} {count:4} asked, {accepted:4} accepted, {refused:3} refused, {away:3} while the coordinator was away; exit codes {codes}",
                   flush=True)
 
-    def test_mix(self):
+    def test_jobs_survive_a_random_mix_of_operations(self):
         print(f"RANDOM_MIX_SEED={SEED} RANDOM_MIX_SECONDS={SECONDS} {self.cluster.home}", flush=True)
         self.wrong = []
         memory_files = self.memory_files()

@@ -45,16 +45,16 @@ class AgentDiesDuringASnapshot(CrashingTest):
         job = self.cluster.job("job")["id"]
         self.assertFalse([image for image in os.listdir("/dev/shm") if f"-{job}." in image])
 
-    def test_never_moved(self):
+    def test_job_that_never_moved_survives_an_agent_crash(self):
         self.kill_the_agent_during_a_snapshot()
         self.check_it_goes_on()
 
-    def test_moved_on_its_node(self):
+    def test_job_that_moved_within_its_node_survives_an_agent_crash(self):
         self.cluster.migrate("job", "node-a:1")
         self.kill_the_agent_during_a_snapshot()
         self.check_it_goes_on()
 
-    def test_moved_here_from_another_node(self):
+    def test_job_that_moved_between_nodes_survives_an_agent_crash(self):
         self.cluster.migrate("job", "node-b")
         self.cluster.migrate("job", "node-a:0")
         self.kill_the_agent_during_a_snapshot()

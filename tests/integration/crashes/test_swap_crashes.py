@@ -52,30 +52,30 @@ class SwapCrashes(TransparentCrashes):
     nodes, gpus = 1, 2
     places = ("node-a:0", "node-a:1")
 
-    def test_agent_before_committed(self):
+    def test_job_returns_after_an_agent_crash_before_committed(self):
         self.crash(AGENT_BEFORE + AGENT_SAVING)
 
-    def test_agent_after_committed(self):
+    def test_job_moves_despite_an_agent_crash_after_committed(self):
         self.crash(AGENT_AFTER)
 
-    def test_movers(self):
+    def test_job_survives_a_mover_crash(self):
         self.crash(MOVERS)
 
-    def test_coordinator(self):
+    def test_job_survives_a_coordinator_crash(self):
         self.crash(COORDINATOR)
 
-    def test_context_helper(self):
+    def test_job_survives_a_context_helper_crash(self):
         self.crash(HELPER)
 
-    def test_agent_while_the_rank_releases_or_maps(self):
+    def test_job_survives_an_agent_crash_while_the_rank_releases_or_maps(self):
         self.agent_dies_while_the_rank_is_busy()
 
-    def test_abort_while_the_context_moves(self):
+    def test_job_survives_an_abort_while_the_context_moves(self):
         self.abort_at([(number, EITHER) for number in (Point.SOURCE_MEMORY_RELEASED,
                                                        Point.SOURCE_CONTEXT_SAVED, Point.TARGET_VERIFIED,
                                                        Point.TARGET_COMMITTED_DURABLE)])
 
-    def test_again_while_going_back(self):
+    def test_job_survives_a_second_crash_during_its_return(self):
         self.start_training(2500)
         for role, number in GOING_BACK:
             with self.subTest(role=role, number=number):
@@ -89,7 +89,7 @@ class SwapCrashes(TransparentCrashes):
                         str(index), *order],
                        check=True, capture_output=True)
 
-    def test_target_gpu_that_fails(self):
+    def test_job_survives_a_failure_of_the_target_gpu(self):
         """Held where it hurts, the GPU loses its memory or all of itself; then it is as before, and the next
         move works."""
         self.start_training(2800)

@@ -55,7 +55,7 @@ class DrainTest(CrashingTest):
 
 
 class Drains(DrainTest):
-    def test_eight_jobs(self):
+    def test_drain_moves_eight_jobs_off_a_node(self):
         cluster = self.cluster
         names = self.start_jobs(5, 3)
         plan = cluster.json("drain", "node-a", "--dry-run")
@@ -105,7 +105,7 @@ class Drains(DrainTest):
         self.assertEqual(cluster.json("drain", "node-a")["result"], "empty")
         self.stop_jobs(names)
 
-    def test_deadline(self):
+    def test_drain_ends_at_its_deadline_despite_a_job_without_a_barrier(self):
         """A job that reaches no barrier keeps no drain open for ever, and the others go."""
         cluster = self.cluster
         names = self.start_jobs(1)
@@ -123,7 +123,7 @@ class Drains(DrainTest):
         cluster.call("stop", "slow")
         self.stop_jobs(names)
 
-    def test_goes_on_after_its_coordinator_was_killed(self):
+    def test_drain_continues_after_its_coordinator_is_killed(self):
         cluster = self.cluster
         names = self.start_jobs(3, 1)
         coordinator = self.daemons_of("coordinator")
@@ -158,7 +158,7 @@ class Drains(DrainTest):
 class DrainsOfGpus(DrainTest):
     nodes, gpus = 1, 2
 
-    def test_one_gpu(self):
+    def test_drain_of_one_gpu_moves_only_its_jobs(self):
         cluster = self.cluster
         here = self.start_jobs(0, 1, node="node-a:0")
         cluster.start("there", "hotset", *HOTSET, node="node-a:1")

@@ -66,10 +66,10 @@ class Evacuation(TroubledGpu):
         gpu = next(gpu for gpu in self.cluster.json("gpus") if gpu["node"] == "node-a")
         self.assertTrue(gpu["cordons"], gpu)
 
-    def test_a_lost_gpu_under_a_cooperative_job(self):
+    def test_a_cooperative_job_on_a_lost_gpu_is_restored(self):
         self.lost_gpu(*COOPERATIVE)
 
-    def test_a_lost_gpu_under_a_transparent_job(self):
+    def test_a_transparent_job_on_a_lost_gpu_is_restored(self):
         self.lost_gpu(*TRANSPARENT)
 
     def failing_gpu(self, program, way):
@@ -84,13 +84,13 @@ class Evacuation(TroubledGpu):
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
         self.assert_steps_in_order(self.cluster.log("job"))
 
-    def test_a_failing_gpu_under_a_cooperative_job(self):
+    def test_a_cooperative_job_leaves_a_failing_gpu(self):
         self.failing_gpu(*COOPERATIVE)
 
-    def test_a_failing_gpu_under_a_transparent_job(self):
+    def test_a_transparent_job_leaves_a_failing_gpu(self):
         self.failing_gpu(*TRANSPARENT)
 
-    def test_nowhere_to_go(self):
+    def test_job_without_a_target_is_parked_until_memory_is_free(self):
         """The only other GPU is cordoned: the job is parked, and goes on by itself once memory is free."""
         self.begin(*COOPERATIVE)
         self.cluster.call("cordon", "node-b")
@@ -127,8 +127,8 @@ class HangingNvml(TroubledGpu):
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
         self.assert_steps_in_order(self.cluster.log("job"))
 
-    def test_under_a_cooperative_job(self):
+    def test_a_hang_under_a_cooperative_job_is_handled(self):
         self.hanging_nvml(*COOPERATIVE)
 
-    def test_under_a_transparent_job(self):
+    def test_a_hang_under_a_transparent_job_is_handled(self):
         self.hanging_nvml(*TRANSPARENT)

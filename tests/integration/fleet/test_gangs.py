@@ -32,15 +32,15 @@ class GangsOverNccl(ClusterTest):
     def expected(self, ranks, *more):
         return {result["digest"] for result in run_by_hand(ranks, *self.training, *more)}
 
-    def test_two_ranks_of_a_node(self):
+    def test_two_ranks_of_a_node_compute_the_expected_result(self):
         self.assertEqual(self.digests_of(2, "--gpus", "2"), self.expected(2))
 
-    def test_ranks_that_share_their_weights(self):
+    def test_ranks_with_sharded_weights_compute_the_expected_result(self):
         expected = self.expected(4, "--shards")
         self.assertEqual(len(expected), 4, "each rank has moments of its own share")
         self.assertEqual(self.digests_of(4, "--ranks", "4", more=("--shards",)), expected)
 
-    def test_four_ranks_of_two_nodes_that_use_the_library(self):
+    def test_four_cooperative_ranks_of_two_nodes_compute_the_expected_result(self):
         self.assertEqual(self.digests_of(4, "--ranks", "4", "--cooperative"), self.expected(4))
 
 
@@ -83,7 +83,7 @@ class Gangs(ClusterTest):
     def test_ranks_of_two_nodes_meet_and_end_as_one_job(self):
         job = self.start_spread("40")
         self.assertEqual(job["gpus"], ["node-a:0", "node-a:1", "node-b:0", "node-b:1"], job)
-        self.assertIn("beside the ranks on node-a:1", self.cluster.json("describe", "train")["placed"])
+        self.assertIn("next to the ranks on node-a:1", self.cluster.json("describe", "train")["placed"])
         self.assertRegex(self.cluster.call("jobs").stdout, r"train .* node-a:0,1,node-b:0,1")
         ended = self.wait_for_end()
         self.assertEqual(ended.returncode, 0, ended)
@@ -91,30 +91,30 @@ class Gangs(ClusterTest):
         totals = {tuple(re.findall(r"^step .*$", log, re.M)) for log in logs}
         self.assertEqual([len(steps) for steps in totals], [40], totals)
 
-    def test_ranks_are_spread_over_the_nodes_that_are_named(self):
+    def test_ranks_are_spread_over_the_named_nodes(self):
         job = self.start_spread("5", options=("--ranks", "3", "--nodes", "node-b,node-a"))
         self.assertEqual(job["gpus"], ["node-b:0", "node-b:1", "node-a:0"], job)
         self.assertEqual(self.wait_for_end().returncode, 0)
         self.assertIn("step 4", self.cluster.call("logs", "train", "--rank", "2").stdout)
         self.cluster.call("rm", "train")
-        for options, why in ((("--ranks", "5"), "Fewer than 5 GPUs can each take a rank"),
-                             (("--ranks", "3", "--nodes", "node-a"), "node-a is to take 3 ranks, but only 2 of its GPUs can"),
+        for options, why in ((("--ranks", "5"), "Fewer than 5 GPUs can each hold a rank"),
+                             (("--ranks", "3", "--nodes", "node-a"), "node-a must hold 3 ranks, but only 2 of its GPUs can"),
                              (("--ranks", "2", "--nodes", "node-a,node-x"), "node-x"),
                              (("--ranks", "2", "--nodes", "node-a,node-a"), "twice"),
-                             (("--ranks", "2", "--gpus", "2"), "exclude each other"), (("--nodes", "node-a"), "requires --ranks")):
+                             (("--ranks", "2", "--gpus", "2"), "cannot be combined"), (("--nodes", "node-a"), "requires --ranks")):
             refused = self.cluster.run("run", "--detach", *options, "--", PYTHON, PROGRAM, "5")
             self.assertIn(refused.returncode, (5, 64), refused)
             self.assertIn(why, refused.stderr, options)
         self.assertEqual(self.cluster.json("jobs"), [])
 
-    def test_rank_on_another_node_that_fails_ends_the_others(self):
+    def test_failed_rank_on_another_node_ends_the_other_ranks(self):
         self.start_spread("1000", "fail", "3", "7")
         ended = self.wait_for_end()
         self.assertEqual(ended.returncode, 7, ended)
         self.assertIn("rank 3 ended with exit code 7", json.loads(ended.stdout)["reason"])
         eventually(lambda: self.cluster.pids("rank.py") == [], "no rank is left")
 
-    def test_rank_that_fails_ends_the_others_and_its_exit_code_is_the_jobs(self):
+    def test_failed_rank_ends_the_other_ranks_and_sets_the_exit_code_of_the_job(self):
         self.start_gang("1000", "fail", "1", "7")
         ended = self.wait_for_end()
         self.assertEqual(ended.returncode, 7, ended)
@@ -126,7 +126,7 @@ class Gangs(ClusterTest):
     def test_job_that_fits_nowhere_starts_no_rank(self):
         refused = self.cluster.run("run", "--detach", "--gpus", "3", "--", PYTHON, PROGRAM, "5")
         self.assertEqual(refused.returncode, 5, refused)
-        self.assertIn("No node has 3 GPUs that can each take a rank: node-a has 2, node-b has 2", refused.stderr)
+        self.assertIn("No node has 3 GPUs that can each hold a rank: node-a has 2, node-b has 2", refused.stderr)
         self.assertEqual(self.cluster.json("jobs"), [])
         plan = json.loads(self.cluster.run("-o", "json", "run", "--dry-run", "--gpus", "2", "--", PYTHON, PROGRAM, "5").stdout)
         self.assertEqual((len(plan["places"]), plan["to"]), (2, ", ".join(plan["places"])), plan)

@@ -98,19 +98,19 @@ class EveryRow(HealthTest):
         self.assertIn(row["name"], text)
         self.assertEqual("; cordon" in text, row["evacuation"] != "none", text)
 
-    def test_by_the_kernel_log(self):
+    def test_each_xid_of_the_kernel_log_has_its_outcome(self):
         for row in rows("xid.csv"):
             if row["xid"] not in FOLLOWS_ANOTHER:
                 self.gpu.log(self.gpu.xid(row["xid"]))
                 self.check(row, self.findings.next(), "kernel-log")
 
-    def test_by_nvml(self):
+    def test_each_xid_of_nvml_has_its_outcome(self):
         for row in rows("xid.csv"):
             if row["xid"] not in FOLLOWS_ANOTHER:
                 self.gpu.control("xid", row["xid"])
                 self.check(row, self.findings.next(), "nvml")
 
-    def test_recovery_actions(self):
+    def test_each_recovery_action_has_its_outcome(self):
         actions = [row for row in rows("recovery_action.csv") if row["value"] != "0"]
         for row in actions:
             self.gpu.log(self.gpu.xid(154,
@@ -124,7 +124,7 @@ class EveryRow(HealthTest):
 
 
 class WhatCounts(HealthTest):
-    def test_the_process_that_the_line_names_is_the_victim(self):
+    def test_the_process_named_in_the_log_line_is_the_victim(self):
         job, pid = self.start_job()
         self.gpu.log(self.gpu.xid(94, pid))
         self.assertRegex(self.findings.next(), rf"; {job}: Xid 94 .*its context is lost")
@@ -148,7 +148,7 @@ class WhatCounts(HealthTest):
         self.gpu.log(self.gpu.xid(106))
         self.assertIn("(Xid 106,", self.findings.next())
 
-    def test_a_lost_gpu_and_rows_to_be_remapped(self):
+    def test_pending_row_remapping_and_a_lost_gpu_are_findings(self):
         self.gpu.control("remap", "pending")
         self.assertIn("(Xid 63, nvml)", self.findings.next())
         self.gpu.log(f"NVRM: GPU {BUS}.0: GPU has fallen off the bus.")
@@ -187,13 +187,13 @@ class Counters(HealthTest):
 
 
 class Swap(HealthTest):
-    def test_card_in_the_slot_of_another_is_a_new_card(self):
+    def test_another_card_in_the_same_slot_is_a_new_card(self):
         self.gpu.log(self.gpu.xid(63))
         self.assertIn("(Xid 63,", self.findings.next())
         self.gpu.control("swap")
         text = self.findings.next()
-        self.assertIn("not in the node any more", text)
-        self.assertIn("another card is in its slot", text)
+        self.assertIn("no longer in the node", text)
+        self.assertIn("that slot now holds a different card", text)
         self.assertNotIn("; cordon", text)
         self.gpu.log(self.gpu.xid(63))
         self.assertIn("(Xid 63, kernel-log)", self.findings.next())
@@ -208,7 +208,7 @@ class Swap(HealthTest):
 
 
 class Watchdog(HealthTest):
-    def test_a_hanging_nvml_is_noticed_and_stops_nothing(self):
+    def test_a_hang_of_nvml_is_reported_and_blocks_no_operation(self):
         self.start_job("moved")
         self.gpu.control("hang-nvml")
         text = self.findings.next()
@@ -222,7 +222,7 @@ class Watchdog(HealthTest):
 
 
 class Restart(HealthTest):
-    def test_nothing_is_acted_on_twice_and_nothing_is_missed(self):
+    def test_each_event_is_handled_exactly_once_across_restarts(self):
         self.gpu.log(self.gpu.xid(63))
         self.assertIn("(Xid 63,", self.findings.next())
         self.gpu.control("recovery", 4)

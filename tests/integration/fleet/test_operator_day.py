@@ -46,7 +46,7 @@ class OperatorDay(OperatorActs):
         self.agent_settings = f'health_window_ms = 20\ncriu = "{criu}"\n'
 
     @unittest.skipUnless(os.geteuid() == 0, "a process moves as root only")
-    def test_operator_is_told_the_truth(self):
+    def test_reports_to_the_operator_match_the_facts(self):
         for part in (self.morning, self.drains, self.findings, self.fatal_fault, self.silent_node, self.lost_node,
                      self.restarts, self.images, self.evening):
             print(f"{datetime.datetime.now():%H:%M:%S} {part.__name__}", flush=True)

@@ -53,7 +53,7 @@ class GangImagesTest(CrashingTest):
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
 class GangsThatRest(GangImagesTest):
-    def test_snapshot_is_of_one_step_and_the_ranks_go_on(self):
+    def test_snapshot_of_all_ranks_is_from_one_step_and_the_ranks_continue(self):
         self.start()
         taken = self.cluster.call("snapshot", "train").stdout
         self.assertIn("2 images", taken)
@@ -62,7 +62,7 @@ class GangsThatRest(GangImagesTest):
         self.assertEqual(len({image["set"] for image in images} - {None}), 1, images)
         self.check_end()
 
-    def test_suspended_job_goes_on_elsewhere(self):
+    def test_suspended_job_continues_on_other_nodes(self):
         self.start()
         before = self.gpus_of_job()
         rests = self.cluster.call("suspend", "train").stdout
@@ -78,14 +78,14 @@ class GangsThatRest(GangImagesTest):
             steps = [int(step) for step in re.findall(r"^step (\d+)", log, re.M)]
             self.assertEqual(steps, list(range(1, 151)), "each step was computed once")
 
-    def test_four_ranks_of_uneven_pace_rest_and_go_on_twice(self):
+    def test_four_ranks_of_uneven_pace_are_suspended_and_resumed_twice(self):
         self.start(4, more=("--shards",), command=UNEVEN)
         for _ in range(2):
             self.cluster.call("suspend", "train")
             self.cluster.call("resume", "train")
         self.check_end()
 
-    def test_ended_job_goes_back_to_its_images_if_the_loss_is_accepted(self):
+    def test_ended_job_is_restored_from_its_images_if_the_loss_is_accepted(self):
         self.start()
         self.cluster.call("snapshot", "train")
         reached = last_step(self.logs()[0])
@@ -100,7 +100,7 @@ class GangsThatRest(GangImagesTest):
         self.assertIn("of work is lost", restored.stdout)
         self.check_end()
 
-    def test_damaged_image_of_one_rank_lets_all_rest(self):
+    def test_damaged_image_of_one_rank_keeps_all_ranks_parked(self):
         self.start(steps=400)
         first = self.cluster.json("snapshot", "train")["images"]
         self.cluster.call("suspend", "train")
@@ -117,7 +117,7 @@ class GangsThatRest(GangImagesTest):
         self.assertEqual(restored.returncode, 3, restored)
         self.check_end()
 
-    def test_job_that_loses_a_node_for_good_goes_back_to_images_in_a_folder(self):
+    def test_job_that_permanently_loses_a_node_is_restored_from_images_in_a_folder(self):
         self.start(steps=300, options=("--ranks", "2", "--nodes", "node-a,node-b"))
         self.cluster.call("protect", "train", "--every", "1s", "--to", f"{self.cluster.home}/shared/")
         eventually(lambda: len(self.cluster.json("images")) >= 4, "two sets are there")
@@ -174,25 +174,25 @@ class GangsThatRestThroughCrashes(GangImagesTest):
         self.cluster.call("resume", "train")
         self.check_end()
 
-    def test_coordinator_dies_before_ranks_are_told_to_stop(self):
+    def test_job_survives_a_coordinator_crash_before_its_ranks_are_stopped(self):
         self.suspend_through("coordinator", Point.COORDINATOR_RANKS_READY, "running")
 
-    def test_coordinator_dies_while_ranks_wait_at_the_barrier(self):
+    def test_job_survives_a_coordinator_crash_while_ranks_wait_at_the_barrier(self):
         self.suspend_through("coordinator", Point.COORDINATOR_RANKS_GATHERED, "running")
 
-    def test_coordinator_dies_before_the_suspension_is_recorded(self):
+    def test_job_continues_after_a_coordinator_crash_before_the_suspend_is_recorded(self):
         self.suspend_through("coordinator", Point.COORDINATOR_GANG_STORED, "running")
 
-    def test_coordinator_dies_once_the_suspension_is_recorded(self):
+    def test_job_is_parked_after_a_coordinator_crash_once_the_suspend_is_recorded(self):
         self.suspend_through("coordinator", Point.COORDINATOR_OPERATION_DURABLE, "parked")
 
-    def test_coordinator_dies_when_one_rank_rests(self):
+    def test_job_is_parked_after_a_coordinator_crash_when_one_rank_is_parked(self):
         self.suspend_through("coordinator", Point.COORDINATOR_PARKED_DURABLE, "parked")
 
-    def test_agent_dies_with_its_rank_paused(self):
+    def test_job_survives_an_agent_crash_while_its_rank_is_paused(self):
         self.suspend_through("agent.node-a", Point.SNAPSHOT_PAUSED, "running")
 
-    def test_agent_dies_once_its_image_is_durable(self):
+    def test_job_survives_an_agent_crash_once_its_image_is_durable(self):
         self.suspend_through("agent.node-a", Point.SNAPSHOT_DURABLE, "running")
 
     def resume_through(self, role, point):
@@ -203,13 +203,13 @@ class GangsThatRestThroughCrashes(GangImagesTest):
             self.cluster.call("resume", "train")
         self.check_end()
 
-    def test_coordinator_dies_while_the_ranks_start(self):
+    def test_resume_survives_a_coordinator_crash_while_the_ranks_start(self):
         self.resume_through("coordinator", Point.COORDINATOR_START_DURABLE)
 
-    def test_agent_dies_with_its_rank_started(self):
+    def test_resume_survives_an_agent_crash_after_its_rank_has_started(self):
         self.resume_through("agent.node-c", Point.RESTORE_STARTED)
 
-    def test_agent_dies_with_its_ranks_memory_filled(self):
+    def test_resume_survives_an_agent_crash_after_the_memory_is_filled(self):
         self.resume_through("agent.node-b", Point.RESTORE_FILLED)
 
 

@@ -43,7 +43,7 @@ class CoordinatorDies(CrashingTest):
         ran = self.cluster.json("describe", "job")["instances"]
         self.assertEqual([i["incarnation"] for i in ran], [1, 2], ran)
 
-    def test_624_parked_durable(self):
+    def test_job_is_parked_after_a_coordinator_crash_once_parked_is_durable(self):
         self.start_training()
         self.crash(624, "suspend", "job")
         self.assertEqual(self.cluster.job("job")["state"], "parked")
@@ -65,7 +65,7 @@ class CoordinatorDies(CrashingTest):
     def started_instances(self):
         return [folder.name for folder in self.cluster.home.glob("nodes/*/jobs/j*.2.m*")]
 
-    def test_started_job_runs_on_when_its_image_is_away(self):
+    def test_started_job_continues_while_its_image_is_unreachable(self):
         self.started_without_an_answer()
         self.cluster.kill("nodes/node-b/")
         config = self.cluster.home / "coordinator/coordinator.toml"
@@ -84,7 +84,7 @@ class CoordinatorDies(CrashingTest):
 
 
 class AgentDiesInAPause(CrashingTest):
-    def test_job_that_left_by_a_move_and_came_back_from_its_image_runs_on(self):
+    def test_job_that_moved_away_and_was_restored_here_continues(self):
         arguments = [*TRAINING, "--steps", "800"]
         expected = run_unmoved("charlm", *arguments)["digest"]
         self.cluster.start("job", "charlm", *arguments, "--step-ms", str(STEP_MS), node="node-a")
@@ -118,7 +118,7 @@ class StoppedThenRestored(CrashingTest):
         logs = sorted((self.cluster.home / "nodes" / node / "jobs").glob("j*.*/out.log"))
         return [len(log.read_text().splitlines()) for log in logs]
 
-    def test_stopped_while_its_node_was_away(self):
+    def test_job_stopped_on_a_silent_node_is_not_restored_without_force(self):
         self.start_job()
         victims = self.daemons_of("agent.node-a")
         self.cluster.kill("nodes/node-a/agent.toml")
@@ -126,7 +126,7 @@ class StoppedThenRestored(CrashingTest):
         eventually(lambda: self.cluster.job("job")["state"] == "unreachable", "node-a is away")
         stopped = self.cluster.call("stop", "job", "--grace", "0s", exits=(6,))
         self.assertIn("stopping (node silent)", stopped.stdout)
-        self.assertIn("it is stopped when that node connects again", stopped.stderr)
+        self.assertIn("the job is stopped when that node reconnects", stopped.stderr)
         self.assertEqual(self.cluster.job("job")["state"], "stopping")
         refused = self.cluster.call("restore", "job", "--accept-loss", exits=(5,)).stderr
         self.assertIn("node node-a, where it was last known to run, is not connected", refused)
@@ -138,7 +138,7 @@ class StoppedThenRestored(CrashingTest):
         self.cluster.call("restore", "job", "--accept-loss", "--to", "node-b", exits=(0, 3))
         self.assertEqual(self.cluster.finish("job")["digest"], self.expected)
 
-    def test_stopped_while_it_was_being_restored(self):
+    def test_job_stopped_during_a_restore_is_restored_only_once(self):
         self.start_job()
         self.cluster.arm("agent.node-b", Point.RESTORE_STARTED, "stop")
         with self.cluster.popen("restore", "job", "--accept-loss", "--to", "node-b") as ordering:

@@ -54,10 +54,10 @@ class Resting(ClusterTest):
         self.assertEqual(len(self.instances()), 1)
         self.end()
 
-    def test_cooperative_snapshot_and_restore(self):
+    def test_cooperative_job_is_restored_from_its_snapshots(self):
         self.check_snapshots_and_restore(COOPERATIVE)
 
-    def test_transparent_snapshot_and_restore(self):
+    def test_transparent_job_is_restored_from_its_snapshots(self):
         self.check_snapshots_and_restore(TRANSPARENT)
 
     def rest(self, way):

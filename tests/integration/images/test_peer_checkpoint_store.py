@@ -81,7 +81,7 @@ class PeerCheckpointStore(Peers):
         self.assertEqual(back["at"].split(":")[0], "node-b")
         self.end("node-b")
 
-    def test_a_third_node_reads_it_over_the_link(self):
+    def test_a_third_node_reads_the_image_over_the_link(self):
         self.begin("charlm", STEPS)
         self.protect()
         self.lose_node("node-a")
@@ -90,7 +90,7 @@ class PeerCheckpointStore(Peers):
         self.assertFalse((self.cluster.home / "nodes/node-c/vault").exists())
         self.end("node-c")
 
-    def test_only_what_changed_travels_and_the_server_may_die(self):
+    def test_only_changed_chunks_are_sent_and_the_server_may_crash(self):
         self.begin("hotset", HOTSET)
         first = self.cluster.json("snapshot", "job", "--to", "node-b")["report"]
         second = self.cluster.json("snapshot", "job", "--to", "node-b")["report"]
@@ -113,7 +113,7 @@ class PeerCheckpointStore(Peers):
         self.end("node-c")
 
     @unittest.skipUnless(os.geteuid() == 0, "a process moves as root only")
-    def test_a_transparent_job(self):
+    def test_a_transparent_job_is_restored_from_its_image(self):
         self.begin("charlm-plain", STEPS, way=())
         self.cluster.json("snapshot", "job", "--to", "node-b")
         self.cluster.kill("examples/charlm-plain")
@@ -122,7 +122,7 @@ class PeerCheckpointStore(Peers):
         self.end("node-c")
 
 
-    def test_a_job_whose_images_are_on_a_node_that_must_be_left(self):
+    def test_job_leaves_a_failed_node_with_images_in_the_store_of_that_node(self):
         """They are in that node's own checkpoint store, which another node reads while it is there."""
         self.begin("charlm", STEPS)
         self.cluster.json("snapshot", "job")
@@ -139,7 +139,7 @@ class PeerCheckpointStore(Peers):
 class SmallMemory(Peers):
     memory_mib = 66  # one image and a few of the changed chunks
 
-    def test_beyond_the_limit_images_lie_on_the_disk(self):
+    def test_images_beyond_the_memory_limit_are_stored_on_disk(self):
         self.begin("hotset", HOTSET)
         self.protect("--keep", "100", images=4)
         self.cluster.call("unprotect", "job")

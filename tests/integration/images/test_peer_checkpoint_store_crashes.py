@@ -16,5 +16,5 @@ COORDINATOR = [("coordinator", number) for number in (Point.COORDINATOR_CHECKPOI
 
 
 class SenderCrashes(PeerCrashingTest):
-    def test_at_each_step(self):
+    def test_job_survives_a_crash_at_each_step(self):
         self.crash_at_each(MOVER + AGENT + COORDINATOR)

@@ -15,8 +15,8 @@ CUT = [("vault.node-b", number) for number in (Point.CHECKPOINT_STORE_SERVER_WRI
 
 
 class PeerLosses(PeerCrashingTest):
-    def test_at_each_step(self):
+    def test_job_survives_a_crash_at_each_step(self):
         self.crash_at_each(AGENT + SERVER)
 
-    def test_the_link_is_cut(self):
+    def test_job_survives_an_interrupted_link(self):
         self.crash_at_each(CUT, cut=True)

@@ -41,10 +41,10 @@ class Protect(ClusterTest):
         self.assertEqual(done["restored"]["at"].split(":")[0], "node-b")
         self.assertEqual(cluster.finish("job")["digest"], expected)
 
-    def test_a_cooperative_job(self):
+    def test_a_cooperative_job_is_restored_from_its_image(self):
         self.killed_and_restored("charlm", COOPERATIVE, ("--cooperative",))
 
-    def test_a_transparent_job(self):
+    def test_a_transparent_job_is_restored_from_its_image(self):
         self.killed_and_restored("charlm-plain", COOPERATIVE, ())
 
     def test_second_image_stores_changes_and_damaged_image_falls_back(self):
@@ -99,7 +99,7 @@ class Protect(ClusterTest):
         self.assertGreaterEqual(restored["lost_ms"] + 1, (first_life[-1][1] - barrier) * 1000,
                                 "more is lost than is reported")
 
-    def test_suspend_frees_the_gpu_and_resume_brings_it_back(self):
+    def test_suspend_frees_the_gpu_and_resume_continues_the_job(self):
         cluster = self.cluster
         expected = run_unmoved("hotset", *HOTSET)["digest"]
         cluster.start("job", "hotset", *HOTSET)
@@ -111,7 +111,7 @@ class Protect(ClusterTest):
         self.assertEqual(cluster.finish("job")["digest"], expected)
         self.assert_steps_in_order(cluster.log("job"))
 
-    def test_a_job_under_protection_can_be_moved(self):
+    def test_a_protected_job_can_be_moved(self):
         cluster = self.cluster
         expected = run_unmoved("hotset", *HOTSET)["digest"]
         cluster.start("job", "hotset", *HOTSET)

@@ -86,7 +86,7 @@ class Estimates(ClusterTest):
 
 
 class BetweenNodes(Estimates):
-    def test_job_whose_pause_would_pass_the_limit_stays_and_the_term_is_named(self):
+    def test_job_with_a_forecast_pause_over_the_limit_stays_with_a_reason(self):
         expected = self.start_training(1500, "node-a")
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
@@ -99,7 +99,7 @@ class BetweenNodes(Estimates):
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
 
 
-    def test_pause_that_passes_its_limit_under_abort_goes_back_to_a_dumped_process(self):
+    def test_dumped_process_continues_if_the_pause_exceeds_its_limit_under_abort(self):
         expected = self.start_training(1500, "node-a")
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:
@@ -130,7 +130,7 @@ class Rehearsed(Estimates):
                 log.kill()
         return False
 
-    def test_node_finds_its_rates_once_and_leaves_nothing_behind(self):
+    def test_node_rehearses_its_rates_once_and_leaves_no_files(self):
         if not self.wait_for_rehearsal("node-a") or not self.wait_for_rehearsal("node-b"):
             if self.count_in_log("node-a", "not rehearsed") or self.count_in_log("node-b", "not rehearsed"):
                 self.fail((self.cluster.home / "nodes" / "node-a" / "agent.log").read_text())
@@ -150,7 +150,7 @@ class Rehearsed(Estimates):
         self.assertEqual(self.count_in_log("node-a", "process moves rehearsed"), 1, "once for each version")
 
 
-    def test_rehearsal_that_is_stopped_leaves_nothing_in_memory(self):
+    def test_stopped_rehearsal_leaves_no_folder_in_memory(self):
         home = self.cluster.home / "by-hand"
         home.mkdir()
         facts = home.stat()
@@ -175,7 +175,7 @@ class Rehearsed(Estimates):
 class OnANode(Estimates):
     nodes, gpus = 1, 2
 
-    def test_pause_that_passes_its_limit_under_abort_goes_back(self):
+    def test_job_continues_at_the_source_if_the_pause_exceeds_its_limit_under_abort(self):
         expected = self.start_training(800, "node-a:0")
         self.check_goes_back("node-a:1", "mover.node-a.1", "node-a:0")
         self.check_moves("node-a:1", ("context", "commit", "resume"))
@@ -189,7 +189,7 @@ class OnANode(Estimates):
         self.check_forecast_of_last_move("within_node")
         self.assertEqual(self.cluster.finish("job")["digest"], expected["digest"])
 
-    def test_swap_that_would_pass_the_limit_is_not_begun(self):
+    def test_swap_with_an_estimated_pause_over_the_limit_does_not_begin(self):
         expected = self.start_training(800, "node-a:0")
         self.check_stays("node-a:1", "1ms", r"\w+", "node-a:0")
         self.check_moves("node-a:1", ("context", "commit", "resume"))

@@ -50,7 +50,7 @@ class GangMovesWithSlowCommunicators(SlowCommunicatorsTest):
         self.assertLess(report["downtime_ms"], 1500, "the three seconds are not in the pause")
         self.check_end()
 
-    def test_communicators_that_are_never_made_cost_nothing_but_the_move(self):
+    def test_endless_creation_of_communicators_fails_only_the_move(self):
         self.start()
         self.faults_of_nccl.write_text("init-endless\n")
         failed = self.cluster.run("migrate", "train", "--rank", "3", "--to", "node-c", "--timeout", "4s")
@@ -92,13 +92,13 @@ class GangMovesWithSlowCommunicators(SlowCommunicatorsTest):
             moving.kill()
         self.check_stayed(before)
 
-    def test_journal_that_is_lost_is_made_of_what_agents_know(self):
+    def test_lost_journal_is_rebuilt_from_reports_of_the_agents(self):
         self.lose_the_journal()
 
-    def test_journal_that_is_lost_with_all_agents_leaves_all_ranks_where_they_are(self):
+    def test_loss_of_the_journal_and_all_agents_leaves_all_ranks_in_place(self):
         self.lose_the_journal("agent.toml")
 
-    def test_move_that_is_aborted_leaves_all_ranks_where_they_are(self):
+    def test_aborted_move_leaves_all_ranks_in_place(self):
         self.start()
         before = self.gpus_of_job()
         with self.begin_slow_move() as moving:
@@ -107,7 +107,7 @@ class GangMovesWithSlowCommunicators(SlowCommunicatorsTest):
         self.assertEqual(moving.returncode, 2)
         self.check_stayed(before)
 
-    def test_stop_of_a_job_that_moves_ends_all_of_it(self):
+    def test_stop_during_a_move_ends_all_ranks(self):
         self.start()
         with self.begin_slow_move() as moving:
             self.cluster.call("stop", "train")
@@ -128,11 +128,11 @@ class GangMovesWithSlowCommunicators(SlowCommunicatorsTest):
         self.settled()
         return self.cluster.json("describe", "train")
 
-    def test_rank_that_stays_and_is_killed_ends_the_job(self):
+    def test_death_of_a_staying_rank_during_a_move_ends_the_job(self):
         job = self.kill(0)
         self.assertIn("rank 0", job["reason"])
 
-    def test_rank_that_moves_and_is_killed_ends_the_job(self):
+    def test_death_of_a_moving_rank_ends_the_job(self):
         job = self.kill(3)
         self.assertIn("rank 3", job["reason"])
 
@@ -142,7 +142,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
     """Nothing uses the old communicators while the new ones are made: all ranks are held."""
     rank_3 = ("--rank", "3", "--communicators", "in-pause")
 
-    def test_pause_has_the_time_that_they_take(self):
+    def test_pause_includes_the_time_to_create_communicators(self):
         self.start()
         self.faults_of_nccl.write_text("init-delay 3000\n")
         self.migrate(*self.rank_3, "--to", "node-c", "--max-downtime", "10s", *SWITCH)
@@ -169,7 +169,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
                               ('gpumigrate_staying_rank_pause_seconds_count{communicators="overlap"}', 0)):
             self.assertIn(f"\n{series} {count}\n", page)
 
-    def test_ranks_that_stay_are_not_silent_because_the_copy_takes_long(self):
+    def test_long_copy_does_not_make_staying_ranks_count_as_silent(self):
         self.start()
         self.migrate(*self.rank_3, "--to", "node-c", "--max-downtime", "10s", *SWITCH, "--bandwidth", "128KiB/s")
         self.settled()
@@ -177,7 +177,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
         self.assertGreater(report["total_ms"] - report["downtime_ms"], 3500, "the copy ahead took too short for this test")
         self.check_end()
 
-    def test_limit_of_the_pause_counts_them(self):
+    def test_limit_of_the_pause_includes_the_creation_of_communicators(self):
         self.start()
         before = self.gpus_of_job()
         limited = (*self.rank_3, "--max-downtime", "2s", "--if-not-converged", "abort", "--to")
@@ -195,7 +195,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
         self.assertRegex(known.stderr + known.stdout, "communicators took [0-9]+ ms")
         self.check_end()
 
-    def test_communicators_that_are_never_made_end_the_pause(self):
+    def test_endless_creation_of_communicators_ends_the_pause(self):
         self.start()
         before = self.gpus_of_job()
         self.faults_of_nccl.write_text("init-endless\n")
@@ -229,7 +229,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
         self.cluster.kill(word)
         self.cluster.up()
 
-    def test_daemon_that_dies_while_they_are_made_costs_at_most_the_move(self):
+    def test_daemon_crash_during_the_creation_of_communicators_fails_at_most_the_move(self):
         self.start()
         for word in ("nodes/node-a/agent.toml", "nodes/node-b/agent.toml", "nodes/node-c/agent.toml", "gpumigrate-coordinator",
                      "gpumigrate-mover"):
@@ -240,14 +240,14 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
                     self.settled()
         self.check_end()
 
-    def test_drain_makes_them_as_the_job_was_started(self):
+    def test_drain_creates_communicators_as_configured_at_the_start_of_the_job(self):
         self.start("--communicators", "in-pause")
         self.cluster.call("drain", "node-b")
         self.settled()
         self.assertEqual({self.report(rank)["communicators"] for rank in (2, 3)}, {"in-pause"})
         self.check_end()
 
-    def test_abort_while_they_are_made_ends_the_pause(self):
+    def test_abort_during_the_creation_of_communicators_ends_the_pause(self):
         self.start()
         before = self.gpus_of_job()
 
@@ -257,7 +257,7 @@ class GangMovesWithCommunicatorsInPause(SlowCommunicatorsTest):
         self.assertEqual(self.gpus_of_job(), before)
         self.check_end()
 
-    def test_where_all_ranks_move_they_are_made_ahead(self):
+    def test_communicators_are_created_before_the_pause_if_all_ranks_move(self):
         self.start()
         self.migrate("--to", "node-c", "--communicators", "in-pause")
         self.settled()

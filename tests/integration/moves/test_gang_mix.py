@@ -103,7 +103,7 @@ class GangMix(GangMovesTest):
         before = [len(log) for log in self.logs()]
         eventually(lambda: all(len(log) > known for log, known in zip(self.logs(), before)), "all ranks compute", SETTLED_WITHIN_S)
 
-    def test_mix(self):
+    def test_jobs_survive_a_random_mix_of_operations(self):
         self.begun = time.monotonic()
         program, more = self.random.choice(JOBS)
         print(f"GANG_MIX_SEED={SEED} GANG_MIX_SECONDS={SECONDS} {program} {' '.join(more)} {self.cluster.home}", flush=True)

@@ -69,7 +69,7 @@ class GangMovesTest(CrashingTest):
 
 @unittest.skipUnless((EXAMPLES / "charlm-dp").exists(), "there was no nccl.h")
 class GangMoves(GangMovesTest):
-    def test_one_rank_moves_and_comes_back(self):
+    def test_one_rank_moves_there_and_back(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         before = self.gpus_of_job()
         planned = self.migrate("--rank", "3", "--to", "node-c", "--dry-run").stdout
@@ -83,7 +83,7 @@ class GangMoves(GangMovesTest):
         self.settled()
         self.check_end()
 
-    def test_two_ranks_move_to_two_nodes_and_all_come_together(self):
+    def test_two_ranks_move_to_two_nodes_and_later_all_ranks_to_one_node(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), more=("--shards",), pace="--step-ms $((5 + RANK * 6))")
         shown = self.migrate("--rank", "1,2", "--to", "node-b,node-c").stdout
         self.assertRegex(shown, r"^moved train.1 .*\n(.*\n)*moved train.2 ")
@@ -94,7 +94,7 @@ class GangMoves(GangMovesTest):
         self.assertEqual({gpu.split(":")[0] for gpu in self.gpus_of_job()}, {"node-c"})
         self.check_end()
 
-    def test_stages_of_a_pipeline_move_one_two_and_all(self):
+    def test_one_two_and_all_stages_of_a_pipeline_move(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"), program="pipeline")
         self.migrate("--rank", "0", "--to", "node-c")
         self.settled()
@@ -105,7 +105,7 @@ class GangMoves(GangMovesTest):
         self.assertEqual({gpu.split(":")[0] for gpu in self.gpus_of_job()}, {"node-a"})
         self.check_end()
 
-    def test_report_has_the_skew_and_the_pauses_of_all_ranks(self):
+    def test_report_contains_the_skew_and_the_pauses_of_all_ranks(self):
         self.start(3, options=("--ranks", "3", "--nodes", "node-a,node-b,node-c"), program="pipeline")
         self.migrate("--rank", "1", "--to", "node-a")
         self.settled()
@@ -138,7 +138,7 @@ class GangMoves(GangMovesTest):
         self.settled()
         self.check_end()
 
-    def test_drain_of_a_node_moves_its_ranks_and_leaves_the_others(self):
+    def test_drain_of_a_node_moves_only_its_ranks(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         before = self.gpus_of_job()
         self.cluster.call("drain", "node-b")
@@ -149,7 +149,7 @@ class GangMoves(GangMovesTest):
         self.assertEqual(len(self.cluster.json("migrations")), 2, "no other rank was moved")
         self.check_end()
 
-    def test_ranks_that_moved_rest_in_images_and_go_on(self):
+    def test_moved_ranks_are_suspended_and_resumed(self):
         self.start(2, options=("--ranks", "2", "--nodes", "node-a,node-b"))
         self.migrate("--rank", "0", "--to", "node-c")
         self.settled()
@@ -160,7 +160,7 @@ class GangMoves(GangMovesTest):
         self.settled()
         self.check_end()
 
-    def test_agent_that_dies_in_a_pause_knows_an_earlier_move_and_images_since(self):
+    def test_agent_restarted_in_a_pause_knows_earlier_moves_and_images(self):
         self.start(2, options=("--ranks", "2", "--nodes", "node-a,node-b"))
         for node in ("node-b", "node-c"):
             self.cluster.call("cordon", node)
@@ -185,7 +185,7 @@ class GangMoves(GangMovesTest):
 class GangMovesOffTroubledGpus(GangMovesTest):
     agent_settings = "health_window_ms = 200\n"
 
-    def test_only_the_rank_of_that_gpu_moves(self):
+    def test_only_the_rank_of_a_failing_gpu_is_evacuated(self):
         self.start(options=("--ranks", "4", "--nodes", "node-a,node-b"))
         before = self.gpus_of_job()
         node, device = before[2].split(":")
@@ -216,7 +216,7 @@ class GangMovesOfRanksThatHang(GangMovesTest):
         self.settled()
         self.check_end()
 
-    def test_before_the_move(self):
+    def test_move_is_refused_if_a_rank_hangs_before_the_move(self):
         os.kill(self.pid, signal.SIGSTOP)
         refused = self.cluster.run("migrate", "train", "--rank", "3", "--to", "node-c", "--timeout", "4s")
         self.assertEqual(refused.returncode, 5, refused)
@@ -224,7 +224,7 @@ class GangMovesOfRanksThatHang(GangMovesTest):
         self.assertEqual(self.cluster.json("migrations"), [], "nothing was touched")
         self.moves_once_it_goes_on()
 
-    def test_before_the_common_step(self):
+    def test_move_ends_if_a_rank_hangs_before_the_common_step(self):
         with self.cluster.popen("migrate", "train", "--rank", "3", "--to", "node-c", "--timeout", "5s", "--bandwidth",
                                 "50KiB/s") as moving:
             eventually(lambda: any(m["state"] == "precopy" for m in self.cluster.json("migrations")), "it is copied")
@@ -251,34 +251,34 @@ class GangMovesAgainAndAgain(GangMovesTest):
         print(f"\npauses_ms ranks {ranks or 'all'}: median {pauses[len(pauses) // 2]:.1f}, longest {pauses[-1]:.1f}")
         self.check_end()
 
-    def test_one_rank(self):
+    def test_one_rank_moves_repeatedly(self):
         self.again_and_again("3", "node-c", "node-b")
 
-    def test_two_ranks_to_two_nodes(self):
+    def test_two_ranks_move_repeatedly_to_two_nodes(self):
         self.again_and_again("1,3", "node-b,node-c", "node-c,node-a")
 
-    def test_all_ranks(self):
+    def test_all_ranks_move_repeatedly(self):
         self.again_and_again("", "node-c", "node-a,node-b")
 
-    def test_one_rank_with_shards(self):
+    def test_one_rank_with_shards_moves_repeatedly(self):
         self.again_and_again("2", "node-c", "node-b", more=("--shards",))
 
-    def test_two_ranks_with_shards_to_two_nodes(self):
+    def test_two_ranks_with_shards_move_repeatedly_to_two_nodes(self):
         self.again_and_again("0,3", "node-b,node-c", "node-a,node-b", more=("--shards",))
 
-    def test_all_ranks_with_graphs(self):
+    def test_all_ranks_with_graphs_move_repeatedly(self):
         self.again_and_again("", "node-c", "node-a,node-b", more=("--graphs",))
 
-    def test_all_ranks_with_shards(self):
+    def test_all_ranks_with_shards_move_repeatedly(self):
         self.again_and_again("", "node-c", "node-a,node-b", more=("--shards",))
 
-    def test_one_stage_of_a_pipeline(self):
+    def test_one_stage_of_a_pipeline_moves_repeatedly(self):
         self.again_and_again("1", "node-c", "node-a", program="pipeline")
 
-    def test_two_stages_of_a_pipeline_to_two_nodes(self):
+    def test_two_stages_of_a_pipeline_move_repeatedly_to_two_nodes(self):
         self.again_and_again("0,2", "node-c,node-a", "node-a,node-b", program="pipeline")
 
-    def test_all_stages_of_a_pipeline(self):
+    def test_all_stages_of_a_pipeline_move_repeatedly(self):
         self.again_and_again("", "node-c", "node-a,node-b", program="pipeline")
 
 

@@ -83,20 +83,20 @@ class NoPauseComes(LateTest):
         self.assertEqual((report["result"], report["incarnation"]), ("done", 2), report)
         self.end_late()
 
-    def test_wait_for_a_value_that_is_never_written(self):
+    def test_job_is_refused_while_it_waits_for_an_unwritten_value(self):
         self.refused_then_moved("value", "cuCtxSynchronize")
 
-    def test_a_host_callback_that_blocks(self):
+    def test_job_is_refused_while_a_host_callback_blocks(self):
         self.refused_then_moved("callback", "cuCtxSynchronize")
 
-    def test_a_copy_that_blocks_inside_the_driver(self):
+    def test_job_is_refused_while_a_copy_blocks_inside_the_driver(self):
         self.refused_then_moved("copy", "cuMemcpyDtoH_v2")
 
 
 class NotMovable(LateTest):
     nodes, gpus = 1, 2
 
-    def test_memory_that_others_may_open_holds_the_job_until_it_is_freed(self):
+    def test_job_is_not_movable_until_its_shared_memory_is_freed(self):
         self.cluster.start("job", "late", *LATE, "--hold", "handle", node="node-a:0", way=())
         self.cluster.wait_for_line("job", r"^held")
         refused = self.cluster.run("migrate", "job", "--to", "node-a:1")
@@ -110,7 +110,7 @@ class NotMovable(LateTest):
 
 
 class LateFindsWhatItLooksFor(unittest.TestCase):
-    def test_lost_and_doubled_writes_are_found(self):
+    def test_program_detects_lost_and_repeated_writes(self):
         with self.assertRaises(CommandError) as broken:
             run_unmoved("late", "--seconds", "3", "--break-at", "1")
         self.assertEqual(broken.exception.result.returncode, 1)
@@ -120,7 +120,7 @@ class LateFindsWhatItLooksFor(unittest.TestCase):
         self.assertEqual((found["witness"], found["content"], found["host"], found["answer"]), (0, 0, 0, 0),
                          found)
 
-    def test_nothing_is_found_where_nothing_is_wrong(self):
+    def test_program_reports_no_errors_in_an_undisturbed_run(self):
         result = run_unmoved("late", "--seconds", "2")
         self.assertEqual(result["errors"], 0, result)
         self.assertGreater(result["checks"], 0, result)

@@ -20,7 +20,7 @@ class Lending(CrashingTest):
     nodes = 2
     coordinator_settings = f"lease_term_ms = {TERM_MS}\n"
 
-    def test_job_goes_on_at_the_target_while_the_coordinator_does_not_answer(self):
+    def test_job_continues_at_the_target_while_the_coordinator_does_not_answer(self):
         cluster = self.cluster
         cluster.start("job", "charlm", *STEPS, node="node-a")
         cluster.wait_for_line("job", r"^step 20\b")

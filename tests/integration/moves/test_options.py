@@ -21,7 +21,7 @@ class Options(ClusterTest):
         self.assertEqual(self.cluster.finish("job")["digest"], expected)
         self.assert_steps_in_order(self.cluster.log("job"))
 
-    def test_limits_and_giving_up(self):
+    def test_move_that_cannot_meet_its_limit_is_aborted(self):
         cluster = self.cluster
         self.start_job()
         plan = cluster.json("migrate", "job", "--dry-run")
@@ -54,7 +54,7 @@ class Options(ClusterTest):
         self.assertEqual(cluster.json("migrations")[0]["result"], "done")
         self.end_job()
 
-    def test_every_codec(self):
+    def test_job_moves_with_every_codec(self):
         """Each is carried to the source's mover, shown, and moves the job to the same end."""
         cluster = self.cluster
         self.start_job()
@@ -77,7 +77,7 @@ class Options(ClusterTest):
                 self.assertEqual(shown["slowdown_percent"], 50 if codec == "planes" else 0)
         self.end_job()
 
-    def test_exit_codes_and_logs_of_run(self):
+    def test_run_returns_the_exit_code_and_the_log_of_the_job(self):
         cluster = self.cluster
         run = cluster.call("run", "--cooperative", "--", "/bin/sh", "-c", "echo out; echo err >&2; exit 7",
                            exits=(7,))
@@ -97,7 +97,7 @@ class Options(ClusterTest):
         self.assertIn("job-started", kinds)
         self.assertIn("job-ended", kinds)
 
-    def test_a_second_migration_waits_its_turn_and_memory_comes_back(self):
+    def test_second_migration_is_refused_and_an_aborted_one_frees_its_memory(self):
         cluster = self.cluster
         self.start_job()
         free = {gpu["node"]: gpu["free_bytes"] for gpu in cluster.json("gpus")}
@@ -116,7 +116,7 @@ class Options(ClusterTest):
 class TwoGpusOfOneNode(ClusterTest):
     nodes, gpus = 1, 2
 
-    def test_there_and_back(self):
+    def test_job_moves_there_and_back(self):
         cluster = self.cluster
         arguments = [*ARGUMENTS[:-4], "--steps", "1500", "--print-every", "1"]
         expected = run_unmoved("hotset", *arguments)["digest"]

@@ -45,7 +45,7 @@ class FullMemoryFolder(CrashesWithCriu):
                 self.assertEqual(error.errno, errno.ENOSPC)
         return filler
 
-    def test_at_the_source(self):
+    def test_job_continues_if_the_memory_folder_of_the_source_is_full(self):
         self.start_training(2500)
         filler = self.fill_memory_folder("node-a")
         print("  full at the source:", end="", flush=True)
@@ -55,7 +55,7 @@ class FullMemoryFolder(CrashesWithCriu):
         filler.unlink()
         self.move_and_finish()
 
-    def test_at_the_target(self):
+    def test_job_continues_if_the_memory_folder_of_the_target_is_full(self):
         self.start_training(2500)
         print("  full at the target:", end="", flush=True)
         self.cluster.arm("agent.node-b", Point.TARGET_COMMITTED_DURABLE, "stop")

@@ -34,10 +34,10 @@ class PythonPackage(ClusterTest):
         self.assertEqual((report["result"], report["verified"]), ("done", True), report)
         return report
 
-    def test_there_and_back(self):
+    def test_job_moves_there_and_back(self):
         self.move_there_and_back()
 
-    def test_with_memory_that_cannot_be_exported(self):
+    def test_job_with_unexportable_memory_moves_there_and_back(self):
         self.move_there_and_back("--driver-memory")
 
     def move_there_and_back(self, *options):
@@ -48,7 +48,7 @@ class PythonPackage(ClusterTest):
         self.assertEqual(self.cluster.finish("job"), expected)
         self.assert_steps_in_order(self.cluster.log("job"))
 
-    def test_examples(self):
+    def test_examples_of_the_package_move(self):
         for example in ("buffers.py", "answers.py"):
             with self.subTest(example):
                 run = (*INTERPRETER, str(EXAMPLES / example))
@@ -70,7 +70,7 @@ class PythonPackage(ClusterTest):
         self.assertEqual(log.splitlines()[-1], str({"seen": 10 * sum(range(100))}))
         self.assert_steps_in_order(log)
 
-    def test_in_transparent_mode_the_package_stays_out(self):
+    def test_package_does_nothing_in_transparent_mode(self):
         self.cluster.start("job", *RUN, way=())
         self.assertEqual(self.cluster.finish("job"), run_unmoved(*RUN))
 
@@ -91,7 +91,7 @@ class PythonPackage(ClusterTest):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.cluster.wait_for_line("job", r"^step \d+")
 
-    def test_next_version_of_the_program_goes_on(self):
+    def test_job_continues_as_the_next_version_of_its_program(self):
         """Forward to a version that names more, moved as such, to one whose array has another size, and back."""
         expected = run_unmoved(*RUN)
         self.start()
@@ -138,21 +138,21 @@ class PythonPackage(ClusterTest):
         node = "node-a" if self.cluster.job("job")["node"] == "node-b" else "node-b"
         self.move(node)
 
-    def test_target_that_is_killed_when_it_has_committed_goes_on_as_the_new_program(self):
+    def test_job_continues_as_the_new_program_if_the_target_dies_after_its_commit(self):
         self.assertEqual(self.crash_while_it_changes("agent.node-b", Point.TARGET_COMMITTED_DURABLE), ("node-b", True))
 
-    def test_target_that_is_killed_before_it_commits_leaves_the_old_program(self):
+    def test_job_continues_as_the_old_program_if_the_target_dies_before_its_commit(self):
         self.assertEqual(self.crash_while_it_changes("agent.node-b", Point.TARGET_PRECOPY), ("node-a", False))
 
-    def test_coordinator_that_is_killed_knows_the_new_program(self):
+    def test_restarted_coordinator_knows_the_new_program(self):
         self.assertEqual(self.crash_while_it_changes("coordinator", Point.COORDINATOR_GRANTED_DURABLE), ("node-b", True))
 
-    def test_only_a_cooperative_job_goes_on_as_another_program(self):
+    def test_only_a_cooperative_job_can_continue_as_a_different_program(self):
         self.cluster.start("job", *RUN, way=())
         self.cluster.wait_for_line("job", r"^step \d+")
         refused = self.exec_move("node-b", 256)
         self.assertEqual(refused.returncode, 5, refused.stdout)
-        self.assertIn("only a cooperative job can continue as another program", refused.stdout + refused.stderr)
+        self.assertIn("only a cooperative job can continue as a different program", refused.stdout + refused.stderr)
         self.assertEqual(self.cluster.run("migrate", "job", "--allow", "new").returncode, 64)
 
     def check_that_it_stays(self, exits, reason, *options):
@@ -172,10 +172,10 @@ class PythonPackage(ClusterTest):
         self.assertRegex(self.cluster.log("job"), r"MoveWarning: a move was refused: 'weights' was named as u4\[131072, 16\] "
                          r"and is u4\[65536, 16\] now")
 
-    def test_a_buffer_that_the_standby_does_not_name(self):
+    def test_job_stays_if_the_standby_does_not_name_a_buffer(self):
         self.check_that_it_stays(5, "weights.* does not exist at the target", "--forget", "buffer")
 
-    def test_a_state_that_the_standby_does_not_register(self):
+    def test_job_stays_if_the_standby_does_not_register_a_state(self):
         self.check_that_it_stays(1, "The standby could not take over the job's state: .*gpumigrate", "--forget", "state")
 
 

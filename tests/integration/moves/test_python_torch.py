@@ -42,11 +42,11 @@ class TrainingTest(ClusterTest):
 
 @unittest.skipIf(FOUND.returncode != 0, FOUND.stderr.strip())
 class PythonTorch(TrainingTest):
-    def test_adamw_with_workers_of_the_loader(self):
+    def test_training_with_adamw_and_loader_workers_moves(self):
         log = self.move_there_and_back()
         self.assertIn("the sampler of DataLoader was moved forward by", log)
 
-    def test_sgd_without_workers(self):
+    def test_training_with_sgd_and_no_workers_moves(self):
         self.move_there_and_back("--optimizer", "SGD", "--workers", "0")
 
     def test_the_example_moves_as_host_state_after_a_warm_up(self):
@@ -66,17 +66,17 @@ class PythonFrameworks(TrainingTest):
     """The loops of others: what they count, log and draw is as unmoved."""
     run_program = (*INTERPRETER, str(FRAMEWORKS))
 
-    def test_trainer_of_transformers(self):
+    def test_trainer_of_transformers_moves(self):
         self.move_there_and_back("trainer", "--out", str(self.cluster.shared), run=self.run_program)
 
-    def test_trainer_that_accumulates_gradients(self):
+    def test_trainer_that_accumulates_gradients_moves(self):
         self.move_there_and_back("trainer", "--out", str(self.cluster.shared), "--accumulate", "3", "--epochs", "6",
                                  run=self.run_program)
 
-    def test_accelerate(self):
+    def test_accelerate_program_moves(self):
         self.move_there_and_back("accelerate", run=self.run_program)
 
-    def test_accelerate_with_its_own_sampler(self):
+    def test_accelerate_program_with_its_own_sampler_moves(self):
         self.move_there_and_back("accelerate", "--seedable", "--accumulate", "2", run=self.run_program)
 
 

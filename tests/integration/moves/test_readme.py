@@ -51,7 +51,7 @@ class Readme(unittest.TestCase):
             os.killpg(follower.pid, signal.SIGKILL)
         self.assertIsNotNone(found, f"{command} showed no {wanted}")
 
-    def test_five_commands_work_as_they_stand(self):
+    def test_five_commands_of_the_readme_work_unchanged(self):
         if os.geteuid() != 0 or not find_criu():
             self.skipTest("a program that does not use ckpt.h moves between nodes as root and with CRIU only: tools/criu install")
         self.assertEqual([command.split()[1] for command in commands()],

@@ -18,7 +18,7 @@ class Refusals(ClusterTest):
         self.assertEqual(len(lines), 1, result.stderr)
         self.assertIn(contains, lines[0])
 
-    def test_requests_that_touch_nothing(self):
+    def test_invalid_requests_are_refused_without_an_effect(self):
         cluster = self.cluster
         self.refused("migrate", "nobody", "--to", "node-b", contains="nobody")
         self.refused("describe", "nobody", contains="nobody")
@@ -40,17 +40,17 @@ class Refusals(ClusterTest):
         cluster.call("stop", "job")
         cluster.call("wait", "job", exits=range(256))
 
-    def test_target_without_memory(self):
+    def test_target_without_enough_memory_is_refused(self):
         cluster = self.cluster
         big = ["--bytes", "700MiB", *ARGUMENTS[2:]]
         cluster.start("a", "hotset", *big, node="node-a")
         cluster.start("b", "hotset", *big, node="node-b")
         for name in "ab":
             cluster.wait_for_line(name, r"^step 1\b")
-        self.refused("migrate", "a", "--to", "node-b", contains="MiB free, needed")
+        self.refused("migrate", "a", "--to", "node-b", contains="MiB free, but the job needs")
         self.assertEqual(cluster.job("a")["incarnation"], 1)
 
-    def test_standby_whose_tensors_do_not_match(self):
+    def test_standby_with_different_tensors_is_refused(self):
         """A program that names other tensors when it is a standby: refused naming the tensor, the job runs
         on."""
         cluster = self.cluster
@@ -70,7 +70,7 @@ class Refusals(ClusterTest):
         self.assertEqual((job["state"], job["node"], job["incarnation"]), ("running", "node-a", 1))
         cluster.call("stop", "job")
 
-    def test_job_that_never_reaches_a_barrier(self):
+    def test_move_of_a_job_without_a_barrier_times_out(self):
         cluster = self.cluster
         slow = [*ARGUMENTS]
         slow[slow.index("--step-ms") + 1] = "600000"

@@ -104,7 +104,7 @@ class RemapTest(ClusterTest):
 
 
 class DriverThatImports(RemapTest):
-    def test_memory_is_imported_and_the_settings_may_want_otherwise(self):
+    def test_memory_is_imported_unless_the_settings_select_own_memory(self):
         self.start_training(1500)
         for report in self.swap(2):
             self.assertEqual(report["downtime_breakdown_ms"]["fill"], 0, report)
@@ -145,7 +145,7 @@ class FreedMemory(RemapTest):
 class DriverThatNeverImports(RemapTest):
     driver = "never"
 
-    def test_the_probe_chooses_own_memory(self):
+    def test_the_probe_selects_own_memory(self):
         self.start_training(1500)
         for report in self.swap(6):
             self.assertGreater(report["downtime_breakdown_ms"]["fill"], 0, report)
@@ -154,7 +154,7 @@ class DriverThatNeverImports(RemapTest):
                          [False, True, False, True], facts)
         self.finish()
 
-    def test_setting_that_the_driver_cannot_follow_fails_the_move(self):
+    def test_setting_that_the_driver_does_not_support_fails_the_move(self):
         """The job goes back, and that takes what the driver can."""
         self.start_training(900)
         self.change_agent("node-a", 'remap = "import"')
@@ -163,7 +163,7 @@ class DriverThatNeverImports(RemapTest):
         self.assert_goes_on_at(0)
         self.finish()
 
-    def test_job_moves_where_a_single_further_region_fits(self):
+    def test_job_moves_if_memory_for_one_more_region_is_free(self):
         """While its own memory is filled there is never more than one region twice: with less memory it goes
         back."""
         largest, rest = 96, 16
@@ -185,7 +185,7 @@ class DriverThatNeverImports(RemapTest):
 class DriverThatImportsOnTheSameGpu(RemapTest):
     driver = "same"
 
-    def test_probe_across_gpus_decides(self):
+    def test_probe_of_both_gpus_decides_between_import_and_own_memory(self):
         self.start_training(900)
         for report in self.swap(2):
             self.assertGreater(report["downtime_breakdown_ms"]["fill"], 0, report)
@@ -205,10 +205,10 @@ class Crashes(TransparentCrashes):
         self.addCleanup(changed.stop)
         super().setUp()
 
-    def test_while_own_memory_is_filled(self):
+    def test_job_survives_a_crash_while_its_own_memory_is_filled(self):
         self.crash(WHILE_FILLING)
 
-    def test_agent_dies_between_the_resume_and_the_withdrawal(self):
+    def test_restarted_agent_withdraws_arrived_memory_after_the_resume(self):
         """The next agent withdraws the memory that arrived: in the end the process alone holds it."""
         self.start_training(900)
         agent = self.daemons_of("agent.node-a")
@@ -234,7 +234,7 @@ class Crashes(TransparentCrashes):
         links = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
         return sum(link.startswith("/memfd:cudasim") for link in links)
 
-    def test_while_the_source_fills_its_own(self):
+    def test_job_survives_a_crash_while_the_source_fills_its_own_memory(self):
         self.start_training(2000)
         for role, number in WHILE_GOING_BACK:
             with self.subTest(role=role, number=number):
@@ -248,7 +248,7 @@ class AcrossNodes(RemapTest):
     nodes, gpus = 2, 1
     driver = "never"
 
-    def test_the_process_makes_its_own_memory_where_it_arrives(self):
+    def test_moved_process_allocates_its_own_memory_at_the_target(self):
         self.start_training(1500)
         for turn in range(4):
             report = self.cluster.migrate("job", "node-b" if turn % 2 == 0 else "node-a")

@@ -14,7 +14,7 @@ from fault_points import Point
 
 class Resolve(CrashingTest):
 
-    def test_target_node_lost_after_committed(self):
+    def test_resolve_decides_a_move_whose_target_node_was_lost(self):
         cluster = self.cluster
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")
@@ -40,7 +40,7 @@ class Resolve(CrashingTest):
         cluster.up()
         self.assertEqual(cluster.pids("examples/hotset"), [])
 
-    def test_refused_where_there_is_nothing_to_decide(self):
+    def test_resolve_is_refused_without_an_undecided_move(self):
         cluster = self.cluster
         cluster.start("job", "hotset", *ARGUMENTS)
         cluster.wait_for_line("job", r"^step 5\b")

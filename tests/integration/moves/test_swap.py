@@ -34,7 +34,7 @@ class Swap(ClusterTest):
         self.assertGreater(pieces["context"], 0, report)
         self.assertEqual(pieces["host"], 0, report)
 
-    def test_the_process_goes_on_with_another_gpu_twenty_times(self):
+    def test_the_process_continues_on_another_gpu_twenty_times(self):
         expected = self.start_training(2000)
         job = self.cluster.job("job")
         self.assertEqual((job["mode"], job["movable"], job["gpu"]), ("transparent", True, 0), job)
@@ -81,7 +81,7 @@ class Swap(ClusterTest):
         self.assertIn("context saved before a kill: job",
                       (self.cluster.home / "nodes/node-a/agent.log").read_text())
 
-    def test_swapped_job_that_its_keeper_ends_without_an_agent_leaves_the_gpu_usable(self):
+    def test_swapped_job_killed_by_its_keeper_leaves_the_gpu_usable(self):
         self.cluster.start("job", "charlm-plain", *TRAINING, "--steps", "100000", node="node-a:0", way=())
         self.cluster.wait_for_line("job", FIRST_STEP)
         self.cluster.migrate("job", "node-a:1")

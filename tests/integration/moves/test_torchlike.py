@@ -38,7 +38,7 @@ class TorchlikeTest(ClusterTest):
 class TorchlikeSwaps(TorchlikeTest):
     nodes, gpus = 1, 2
 
-    def test_swaps_change_nothing_that_it_learns(self):
+    def test_swaps_do_not_change_the_result_of_the_training(self):
         self.start()
         for turn in range(MOVES):
             self.move(f"node-a:{1 - turn % 2}", turn)
@@ -46,7 +46,7 @@ class TorchlikeSwaps(TorchlikeTest):
 
 
 class TorchlikeMoves(TorchlikeTest):
-    def test_moves_of_the_process_change_nothing_that_it_learns(self):
+    def test_moves_of_the_process_do_not_change_the_result_of_the_training(self):
         self.start()
         plan = self.cluster.run("migrate", "job", "--to", "node-b", "--dry-run")
         if plan.returncode != 0 and "host processes" in plan.stdout + plan.stderr:

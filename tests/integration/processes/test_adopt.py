@@ -47,7 +47,7 @@ class Adopting(ClusterTest):
 class BetweenGpus(Adopting):
     nodes, gpus = 1, 2
 
-    def test_between_two_gpus_of_a_node(self):
+    def test_adopted_process_moves_between_two_gpus_of_a_node(self):
         training = self.start(1500, gpu=1)
         job = self.adopt("--name", "job")
         self.assertEqual((job["mode"], job["gpu"], job["name"]), ("adopted", 1, "job"), job)
@@ -98,7 +98,7 @@ class BetweenNodes(Adopting):
     def setUpClass(cls):
         needs_criu()
 
-    def test_there_and_back(self):
+    def test_job_moves_there_and_back(self):
         training = self.start(1500)
         self.adopt("--name", "job")
         for turn in range(6):
@@ -146,7 +146,7 @@ class BetweenNodes(Adopting):
         result = self.cluster.run("migrate", "job", "--to", "node-b")
         self.assertEqual(result.returncode, 5, result)
         self.assertRegex(result.stdout + result.stderr, r"process \d+ \(python3[.\d]*\) has the GPU driver's /\S+ open, "
-                         f"but the driver's checkpoint closes such files only in process {self.training.pid}")
+                         f"but the driver's checkpoint closes driver files only in process {self.training.pid}")
         self.assertEqual(self.cluster.job("job")["state"], "running")
 
 
@@ -155,7 +155,7 @@ class DryRuns(Adopting):
     def setUpClass(cls):
         needs_criu()
 
-    def test_dry_run_is_refused_for_what_the_move_is_refused_for(self):
+    def test_dry_run_and_move_are_refused_for_the_same_reason(self):
         reading, writing = os.pipe()
         self.addCleanup(os.close, reading)
         self.addCleanup(os.close, writing)

@@ -54,14 +54,14 @@ class BetweenNodes(AdoptedCrashes):
     def setUpClass(cls):
         needs_criu()
 
-    def test_source_agent(self):
+    def test_adopted_job_survives_a_source_agent_crash(self):
         self.crash([("agent.source", number, ends_on) for number, ends_on in [
             (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PAUSED, SOURCE),
             (Point.SOURCE_CONTEXT_SAVED, SOURCE), (Point.SOURCE_DUMPED, SOURCE),
             (Point.SOURCE_BARRIER_DURABLE, EITHER), (Point.SOURCE_FINAL_SENT, EITHER),
             (Point.SOURCE_RECEIVED_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]])
 
-    def test_target_agent(self):
+    def test_adopted_job_survives_a_target_agent_crash(self):
         # The image belongs to the target agent until the restored process has a keeper, so 204 ends on the
         # source.
         self.crash([("agent.target", number, ends_on) for number, ends_on in [
@@ -70,13 +70,13 @@ class BetweenNodes(AdoptedCrashes):
             (Point.TARGET_CONTEXT_PLACED, TARGET), (Point.TARGET_RUNS, TARGET),
             (Point.TARGET_RUNS_STATED, TARGET)]])
 
-    def test_coordinator(self):
+    def test_job_survives_a_coordinator_crash(self):
         self.crash(COORDINATOR)
 
-    def test_context_helper(self):
+    def test_job_survives_a_context_helper_crash(self):
         self.crash(HELPER)
 
-    def test_abort(self):
+    def test_adopted_job_survives_an_abort_at_each_step(self):
         self.abort_at([(number, EITHER) for number in (Point.SOURCE_CONTEXT_SAVED, Point.SOURCE_DUMPED,
                                                        Point.TARGET_VERIFIED,
                                                        Point.TARGET_COMMITTED_DURABLE)])
@@ -86,7 +86,7 @@ class BetweenGpus(AdoptedCrashes):
     places = ("node-a:0", "node-a:1")
     nodes, gpus = 1, 2
 
-    def test_agent(self):
+    def test_adopted_job_survives_an_agent_crash_within_a_node(self):
         # Both sides of the move are in one agent.
         self.crash([("agent.source", number, ends_on) for number, ends_on in [
             (Point.SOURCE_PREPARING, EITHER), (Point.SOURCE_PAUSED, SOURCE),
@@ -97,9 +97,9 @@ class BetweenGpus(AdoptedCrashes):
             (Point.TARGET_RUNS, TARGET), (Point.TARGET_RUNS_STATED, TARGET),
             (Point.SOURCE_RECEIVED_RUNS, TARGET), (Point.SOURCE_RELEASED_DURABLE, TARGET)]])
 
-    def test_context_helper(self):
+    def test_job_survives_a_context_helper_crash(self):
         self.crash(HELPER)
 
-    def test_abort(self):
+    def test_adopted_job_survives_an_abort_at_each_step(self):
         self.abort_at([(number, EITHER) for number in (Point.SOURCE_CONTEXT_SAVED, Point.TARGET_VERIFIED,
                                                        Point.TARGET_COMMITTED_DURABLE)])

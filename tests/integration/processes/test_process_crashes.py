@@ -28,19 +28,19 @@ POINTS = AGENT_BEFORE + AGENT_AFTER + TARGET_BEFORE + TARGET_AFTER
 
 
 class AgentCrashes(CrashesWithCriu):
-    def test_source_agent_before_committed(self):
+    def test_job_returns_after_a_source_agent_crash_before_committed(self):
         self.crash(AGENT_BEFORE)
 
-    def test_source_agent_after_committed(self):
+    def test_job_moves_despite_a_source_agent_crash_after_committed(self):
         self.crash(AGENT_AFTER)
 
-    def test_target_agent_before_the_process_is_there(self):
+    def test_job_returns_after_a_target_agent_crash_before_the_restore(self):
         self.crash(TARGET_BEFORE)
 
-    def test_target_agent_when_the_process_is_there(self):
+    def test_job_moves_despite_a_target_agent_crash_after_the_restore(self):
         self.crash(TARGET_AFTER)
 
-    def test_agent_dies_again_while_it_goes_back(self):
+    def test_job_survives_a_second_agent_crash_during_its_return(self):
         self.start_training(2500)
         for first, second in ((Point.SOURCE_DUMPED, Point.TARGET_CONTEXT_PLACED),
                               (Point.SOURCE_CONTEXT_SAVED, Point.TARGET_CONTEXT_PLACED),
@@ -63,7 +63,7 @@ class AgentCrashes(CrashesWithCriu):
                 self.check_outcome(moved, "node-a", "node-b", SOURCE)
         self.move_and_finish()
 
-    def test_an_agent_removes_what_its_predecessor_left(self):
+    def test_an_agent_removes_image_folders_of_its_predecessor(self):
         self.start_training(1000)
         left = pathlib.Path("/dev/shm") / (self.image_folders("node-b") + "j9.m9-target")
         left.mkdir(mode=0o700)

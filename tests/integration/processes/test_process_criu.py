@@ -16,21 +16,21 @@ KILLED_IN_A_DUMP, KILLED_IN_A_RESTORE = 1, 2
 
 
 class FailingCriu(CrashesWithCriu):
-    def test_criu_that_fails(self):
+    def test_job_continues_at_the_source_if_criu_fails(self):
         self.start_training(2500)
         for order, when in (("dump", "early"), ("dump", "late"), ("restore", "early"), ("restore", "late")):
             with self.subTest(order=order, when=when):
                 self.move_fails(order, when, "restored" if order == "restore" else "CRIU")
         self.move_and_finish()
 
-    def test_criu_that_is_killed(self):
+    def test_job_continues_at_the_source_if_criu_is_killed(self):
         self.start_training(2500)
         for order, point in (("dump", KILLED_IN_A_DUMP), ("restore", KILLED_IN_A_RESTORE)):
             with self.subTest(order=order):
                 self.move_fails(order, f"fault {point}", "restored" if order == "restore" else "CRIU")
         self.move_and_finish()
 
-    def test_agent_while_criu_works(self):
+    def test_job_survives_an_agent_crash_while_criu_works(self):
         """CRIU goes on without its agent, whose successor must not let the process go on before CRIU has
         stopped it, nor run it twice."""
         self.start_training(2000)
@@ -45,7 +45,7 @@ class FailingCriu(CrashesWithCriu):
                 self.check_outcome(moved, "node-a", "node-b", SOURCE)
         self.move_and_finish()
 
-    def test_dumps_that_meet_in_a_working_folder(self):
+    def test_concurrent_dumps_in_one_working_folder_succeed(self):
         """For a moment CRIU makes a folder in the working folder of the job, which is this cluster's home."""
         self.start_training(2500)
         other = self.cluster.home / "proc.crtools"
@@ -59,7 +59,7 @@ class FailingCriu(CrashesWithCriu):
         self.finish_training()
 
 
-    def test_log_of_a_failed_criu_is_where_the_reason_says(self):
+    def test_log_of_a_failed_criu_has_the_path_given_in_the_reason(self):
         self.start_training(2500)
         for order, node in (("dump", "node-a"), ("restore", "node-b")):
             with self.subTest(order=order):
@@ -69,14 +69,14 @@ class FailingCriu(CrashesWithCriu):
                 self.assertTrue(pathlib.Path(place.group(1)).exists(), reason)
         self.move_and_finish()
 
-    def test_dry_runs_in_a_snapshot_name_it(self):
+    def test_dry_runs_report_a_snapshot_in_progress(self):
         self.start_training(2500)
         (self.tools / "fail-dump").write_text("hold")
         with self.cluster.popen("snapshot", "job") as snapshot:
             self.wait_until_reached()
             for command, code in ((("migrate", "job", "--to", "node-b"), 5), (("drain", "node-a"), 1)):
                 said = self.cluster.run(*command, "--dry-run")
-                self.assertIn("A snapshot of the job is under way", " ".join((said.stdout + said.stderr).split()))
+                self.assertIn("A snapshot of the job is in progress", " ".join((said.stdout + said.stderr).split()))
                 self.assertEqual(said.returncode, code, said.stdout + said.stderr)
             os.write(self.ends["go"], b"\n")
             self.assertEqual(snapshot.wait(60), 0)
@@ -86,7 +86,7 @@ class FailingCriu(CrashesWithCriu):
 class HangingCriu(CrashesWithCriu):
     surroundings = {"GPUMIGRATE_CRIU_TIMEOUT": "5"}
 
-    def test_criu_that_hangs(self):
+    def test_criu_that_hangs_is_killed_and_the_job_continues(self):
         self.start_training(4000)
         for order in ("dump", "restore"):
             with self.subTest(order=order):
@@ -94,7 +94,7 @@ class HangingCriu(CrashesWithCriu):
                 os.read(self.ends["reached"], 1)
         self.move_and_finish()
 
-    def test_criu_that_hangs_while_its_agent_dies(self):
+    def test_job_survives_an_agent_crash_while_criu_hangs(self):
         self.start_training(4000)
         print("  agent at node-a, CRIU hangs:", end="", flush=True)
         moved = self.move_with("dump", "hold")

@@ -52,7 +52,7 @@ class ProcessFiles(ClusterTest):
         found = self.cluster.wait_for_line(self.name_of(kind), rf"^step {steps + more}\b|WRONG.*|.*Error.*").group(0)
         self.assertTrue(found.startswith("step"), found)
 
-    def test_programs_that_move_are_as_they_were(self):
+    def test_moved_programs_keep_their_files_and_state(self):
         for kind in MOVED:
             self.start(kind)
             for node in ("node-b", "node-a"):
@@ -104,7 +104,7 @@ class OtherFiles(ClusterTest):
         self.addCleanup(agent.kill)
         eventually(lambda: all(node["state"] == "ready" for node in self.cluster.json("nodes")), "all nodes are ready")
 
-    def test_every_look_asks_the_target(self):
+    def test_dry_run_and_move_both_query_the_target(self):
         self.give_other_files("node-b")
         self.cluster.start("job", PYTHON, PROGRAM, "grows-a+", self.folder / "gpu.log", way=())
         self.cluster.wait_for_line("job", r"^step 5\b")

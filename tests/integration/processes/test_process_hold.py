@@ -72,7 +72,7 @@ class HeldProcess(CrashesWithCriu):
             numbers = self.counted(name)
             self.assertEqual(numbers, list(range(1, len(numbers) + 1)), f"the {name} ran twice")
 
-    def test_nothing_of_the_program_runs_before_its_context_is_back(self):
+    def test_program_does_not_run_before_its_context_is_restored(self):
         self.start_counting()
         for role, number in RESTORES:
             with self.subTest(role=role, number=number):

@@ -115,7 +115,7 @@ class ProcessImage(ClusterTest):
         drivers = (str(self.cluster.home / "nodes" / "node-a" / "gpu"), "/secretmem")
         return {number: link for number, link in own.items() if not link.startswith(drivers)}
 
-    def test_neither_device_memory_nor_the_shims_descriptors(self):
+    def test_process_image_contains_no_device_memory_and_no_shim_descriptors(self):
         self.cluster.call("run", "--detach", "--name", "job", "--node", "node-a", "--", "/bin/bash", "-c",
                           f"exec 7<{OWN_FILE}; exec {EXAMPLES / 'charlm-plain'} --params {PARAMETERS} --steps 100000 --print-every 1")
         self.cluster.wait_for_line("job", r"^step \d+")

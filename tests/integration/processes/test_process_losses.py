@@ -27,22 +27,22 @@ POINTS = MOVERS + COORDINATOR + HELPER + KEEPER
 
 
 class DaemonCrashes(CrashesWithCriu):
-    def test_movers(self):
+    def test_job_survives_a_mover_crash(self):
         self.crash(MOVERS)
 
-    def test_coordinator(self):
+    def test_job_survives_a_coordinator_crash(self):
         self.crash(COORDINATOR)
 
-    def test_context_helper(self):
+    def test_job_survives_a_context_helper_crash(self):
         self.crash(HELPER)
 
-    def test_keeper_of_the_restored_process(self):
+    def test_job_survives_a_crash_of_the_new_keeper(self):
         self.crash(KEEPER)
 
-    def test_agent_while_the_rank_releases_or_maps(self):
+    def test_job_survives_an_agent_crash_while_the_rank_releases_or_maps(self):
         self.agent_dies_while_the_rank_is_busy()
 
-    def test_abort_while_the_context_moves(self):
+    def test_job_survives_an_abort_while_the_context_moves(self):
         self.abort_at([(number, EITHER) for number in (Point.SOURCE_MEMORY_RELEASED,
                                                        Point.SOURCE_CONTEXT_SAVED, Point.SOURCE_DUMPED,
                                                        Point.TARGET_VERIFIED,

@@ -47,7 +47,7 @@ class ProcessMemory(ClusterTest):
         (found,) = [found for found in diagnosis["can"] if found["what"] == ability]
         self.assertEqual(found["answer"], "yes", diagnosis)
 
-    def test_it_moves_there_and_back_at_once(self):
+    def test_second_move_waits_for_the_memory_of_the_first_move(self):
         """The second move waits for the memory of the first one. Pages go straight into what is sent."""
         self.start()
         for source, node in (("node-a", "node-b"), ("node-b", "node-a")):
@@ -74,7 +74,7 @@ class ProcessMemory(ClusterTest):
         self.assertEqual(len(arrived), 1, arrived)
         self.assertIn("of host memory of job arrived at the target within", arrived[0]["text"])
 
-    def test_progress_counts_memory_that_leaves_before_the_pause(self):
+    def test_progress_includes_host_memory_sent_before_the_pause(self):
         self.start()
         begun = self.cluster.json("migrate", "job", "--to", "node-b", "--bandwidth", "64MiB/s", "--detach")
 
@@ -96,7 +96,7 @@ class ProcessMemory(ClusterTest):
             self.skipTest("this kernel does not watch memory")
         return [tuple(map(int, line)) for line in lines]
 
-    def test_memory_leaves_before_the_pause(self):
+    def test_host_memory_is_sent_before_the_pause(self):
         self.start()
         for source, node in (("node-a", "node-b"), ("node-b", "node-a")):
             report = self.cluster.migrate("job", node)
@@ -107,21 +107,21 @@ class ProcessMemory(ClusterTest):
             self.check_steps(2 * MIB)
         self.check_doctor("copy host memory of unmodified programs before the pause")
 
-    def test_memory_that_a_device_may_write_leaves_in_the_pause(self):
+    def test_memory_that_a_device_may_write_is_sent_in_the_pause(self):
         self.start("registered")
         report = self.cluster.migrate("job", "node-b")
         self.assertEqual((report["result"], report["verified"]), ("done", True), report)
         self.assertEqual(max(self.copied_ahead("node-a"))[0], 0)
         self.check_steps(2 * MIB)
 
-    def test_nothing_leaves_before_the_pause_of_a_stop_copy(self):
+    def test_stop_copy_sends_no_host_memory_before_the_pause(self):
         self.start()
         report = self.cluster.migrate("job", "node-b", "--stop-copy")
         self.assertEqual((report["result"], report["verified"]), ("done", True), report)
         self.assertEqual(self.copied_ahead("node-a"), [])
         self.check_steps(2 * MIB)
 
-    def test_it_comes_back_from_an_image_and_is_moved_at_once(self):
+    def test_resumed_process_can_move_immediately(self):
         self.start()
         self.cluster.call("suspend", "job")
         self.cluster.call("resume", "job")
@@ -129,7 +129,7 @@ class ProcessMemory(ClusterTest):
         self.assertEqual((report["result"], report["verified"]), ("done", True), report)
         self.check_steps(2 * MIB)
 
-    def test_it_goes_on_at_its_source_if_what_brings_its_memory_is_killed(self):
+    def test_job_continues_at_its_source_if_the_lazy_page_server_is_killed(self):
         self.start()
         self.cluster.arm("lazy_pages", Point.MEMORY_FOLLOWS)
         result = self.cluster.run("migrate", "job", "--to", "node-b")

@@ -35,7 +35,7 @@ class ProcessMoves(ClusterTest):
                     if "/charlm-plain" in command.split(" ")[0]]
         return eventually(lambda: len(pids := found()) == 1 and pids, "the job has one process")[0]
 
-    def test_twenty_moves_there_and_back(self):
+    def test_process_moves_there_and_back_twenty_times(self):
         expected = self.start_training(3000)
         for turn in range(20):
             mode = "--live" if turn % 4 != 3 else "--stop-copy"

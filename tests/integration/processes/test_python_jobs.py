@@ -39,31 +39,31 @@ class PythonTest(ClusterTest):
 
 
 class PythonJobs(PythonTest):
-    def test_plain(self):
+    def test_plain_python_job_moves(self):
         self.run_kind("plain")
 
-    def test_two_thousand_allocations(self):
+    def test_job_with_two_thousand_allocations_moves(self):
         self.run_kind("regions")
 
-    def test_host_memory_that_changes(self):
+    def test_job_with_changing_host_memory_moves(self):
         self.run_kind(f"memory:{HOST_MIB}")
 
-    def test_eight_threads(self):
+    def test_job_with_eight_threads_moves(self):
         self.run_kind("threads")
 
-    def test_pool(self):
+    def test_job_with_a_process_pool_moves(self):
         self.run_kind("pool")
 
-    def test_subprocess(self):
+    def test_job_with_a_subprocess_moves(self):
         self.run_kind("subprocess")
 
-    def test_descriptors_of_its_own_choice(self):
+    def test_job_with_its_own_descriptor_numbers_moves(self):
         self.run_kind("descriptors")
 
-    def test_signals_and_timers(self):
+    def test_job_with_signals_and_timers_moves(self):
         self.run_kind("signals")
 
-    def test_bound_sockets(self):
+    def test_job_with_bound_sockets_moves(self):
         log = next((self.cluster.home / "nodes/node-a").glob("*agent.log")).read_text()
         version = re.search(r"processes can be moved between nodes: criu \S+ version (\d+)\.(\d+)", log)
         if version and tuple(map(int, version.groups())) < (4, 2):
@@ -97,27 +97,27 @@ class NamedTest(PythonTest):
 
 
 class CompiledForIt(PythonTest):
-    def test_library_of_a_compilers_cache(self):
+    def test_job_with_a_library_of_a_compiler_cache_moves(self):
         """Over hosts the target has none."""
         self.run_kind("compiled")
 
 
 class SharedByName(NamedTest):
-    def test_forked_workers(self):
+    def test_job_with_forked_workers_moves(self):
         self.run_kind("fork")
 
-    def test_workers_that_were_forked_after_the_first_call_of_the_driver(self):
+    def test_job_with_workers_forked_after_the_first_driver_call_moves(self):
         self.run_kind("late")
 
-    def test_spawned_workers(self):
+    def test_job_with_spawned_workers_moves(self):
         self.run_kind("spawn")
 
-    def test_workers_of_a_fork_server(self):
+    def test_job_with_workers_of_a_fork_server_continues(self):
         self.run_kind("forkserver")
 
 
 class Suspended(NamedTest):
-    def test_workers_of_a_fork_server(self):
+    def test_job_with_workers_of_a_fork_server_continues(self):
         """Nothing of a suspended job is left on its node; all of it comes back."""
         before = self.names_of_nodes()
         expected = run_unmoved(PYTHON, str(PROGRAM), "forkserver", str(STEPS))
@@ -151,27 +151,27 @@ class NamesAfterCrash(NamedTest):
         self.assert_steps_in_order(self.cluster.log("job"))
         self.assert_nothing_left(before)
 
-    def test_source_with_a_dump(self):
+    def test_names_are_correct_after_a_source_agent_crash_with_a_dump(self):
         self.crash("agent.node-a", Point.SOURCE_DUMPED)
 
     @unittest.skipUnless(os.environ.get("GPUMIGRATE_TEST_HOSTS") == "1", "refused within one network")
-    def test_source_whose_connections_go_on(self):
+    def test_connections_survive_a_source_agent_crash_with_a_dump(self):
         self.crash("agent.node-a", Point.SOURCE_DUMPED, "connected")
 
-    def test_source_that_does_not_know_that_it_was_left(self):
+    def test_names_are_correct_after_a_source_agent_crash_at_released(self):
         self.crash("agent.node-a", Point.SOURCE_RELEASED_DURABLE)
 
-    def test_target_without_an_instance(self):
+    def test_names_are_correct_after_a_target_agent_crash_before_the_restore(self):
         self.crash("agent.node-b", Point.TARGET_COMMITTED_DURABLE)
 
-    def test_target_with_an_instance(self):
+    def test_names_are_correct_after_a_target_agent_crash_after_the_restore(self):
         self.crash("agent.node-b", Point.TARGET_RESTORED)
 
 
 class OpenConnections(PythonTest):
     """Over hosts the program's connections to itself travel. Within one network the two copies would collide."""
 
-    def test_connections_to_itself(self):
+    def test_connections_to_itself_move_only_between_networks(self):
         if os.environ.get("GPUMIGRATE_TEST_HOSTS") == "1":
             return self.run_kind("connected")
         expected = run_unmoved(PYTHON, str(PROGRAM), "connected", str(STEPS))
@@ -185,7 +185,7 @@ class OpenConnections(PythonTest):
 
 
 class Refused(PythonTest):
-    def test_child_that_only_asks_the_driver_is_named_and_is_no_rank(self):
+    def test_child_that_only_queries_the_driver_is_reported_and_is_not_a_rank(self):
         """Between nodes; to another card of the node it moves."""
         why = r"process \d+ \(\S+\) has the GPU driver's /\S+ open"
         expected = run_unmoved(PYTHON, str(PROGRAM), "asking", str(STEPS))

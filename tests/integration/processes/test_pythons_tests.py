@@ -40,13 +40,13 @@ class PythonsTests(ClusterTest):
         self.assertGreater(self.move_until_it_ends(), MIN_MOVES)
         self.assertEqual(self.cluster.finish("job"), expected)
 
-    def test_threads_and_queues(self):
+    def test_tests_of_threads_and_queues_pass_while_moving(self):
         self.pass_while_moving("test.test_threading", "test.test_queue")
 
-    def test_event_loops_and_children(self):
+    def test_tests_of_event_loops_and_children_pass_while_moving(self):
         self.pass_while_moving("test.test_asyncio.test_subprocess", "test.test_asyncio.test_streams",
                                "test.test_asyncio.test_unix_events")
 
-    def test_forks_and_descriptors(self):
+    def test_tests_of_forks_and_descriptors_pass_while_moving(self):
         self.pass_while_moving("test.test_selectors", "test.test_posix", "test.test_fork1", "test.test_wait4",
                                "test.test_mmap", "test.test_tempfile")

@@ -94,13 +94,13 @@ class Programs(ClusterTest):
 class DrawnPrograms(Programs):
     """The short edition: some that every Debian has, drawn by the commit."""
 
-    def test_programs_that_the_commit_draws(self):
+    def test_programs_selected_by_the_commit_move(self):
         there = [name for name in real_programs.PROGRAMS if real_programs.is_there(name)]
         self.try_programs(["plain", *random.Random(os.environ["GPUMIGRATE_TEST_SEED"]).sample(there, SHORT)])
 
 
 class AllPrograms(Programs):
-    def test_all_programs(self):
+    def test_all_real_programs_move(self):
         if os.environ.get("GPUMIGRATE_TEST_PROGRAMS") == "install":
             install()
         names = self.installed()

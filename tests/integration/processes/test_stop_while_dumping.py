@@ -41,7 +41,7 @@ class DumpThatStays(CrashesWithCriu):
         self.assertEqual(self.running_place(), "node-a")
         self.check_stopped()
 
-    def test_job_is_stopped_whose_dump_outlived_its_agent(self):
+    def test_job_can_be_stopped_while_its_dump_outlives_its_agent(self):
         moved = self.begin_dump()
         self.kill_agent("node-a")
         self.cluster.up()

@@ -47,7 +47,7 @@ class OneCluster(ClusterTest):
 
 
 class StartedByOthers(OneCluster):
-    def test_each_moves_to_another_node(self):
+    def test_job_started_by_each_wrapper_moves_to_another_node(self):
         for name, before in MOVES.items():
             self.start(name, *before, *ENDLESS)
         for name in MOVES:
@@ -79,7 +79,7 @@ class StartedByOthers(OneCluster):
 class WithoutAContext(OneCluster):
     WHY = r"has no CUDA context yet \(since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)"
 
-    def test_no_verb_waits_for_one(self):
+    def test_no_verb_waits_for_a_missing_context(self):
         self.start("shell", "/bin/sh", "-c", "exec tail -f /dev/null", place="node-b:1")
         self.assertRegex(eventually(lambda: self.cluster.json("describe", "shell")["reason"], "it is described"), self.WHY)
         for words in (("migrate", "shell", "--to", "node-a"), ("snapshot", "shell"), ("suspend", "shell"),
@@ -109,7 +109,7 @@ class RestoreThatHangs(OneCluster):
         cls.agent_settings = f'criu = "{criu}"\n'
         super().setUpClass()
 
-    def test_the_job_goes_on_at_the_source(self):
+    def test_the_job_continues_at_the_source_if_the_restore_hangs(self):
         self.start("job", *ENDLESS)
         self.cluster.wait_for_line("job", r"^step \d+")
         self.hangs.touch()

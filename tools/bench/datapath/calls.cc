@@ -13,8 +13,8 @@ namespace ckpt::bench {
 namespace {
 
 constexpr Nanos kPatience = 300'000'000'000;
-constexpr double kBarrierGoal = 100;  // nanoseconds
-constexpr double kGateGoal = 20;      // nanoseconds
+constexpr double kBarrierGoal = 100;  // the goal for a call of the barrier, in nanoseconds
+constexpr double kGateGoal = 20;      // the goal for a call through the open gate, in nanoseconds
 
 struct Call {
   const char* benchmark;
@@ -22,14 +22,14 @@ struct Call {
 };
 constexpr Call kCalls[] = {{"empty_call", "a call into the library that does nothing"},
                            {"barrier/idle", "ckpt_barrier, idle under a keeper"},
-                           {"barrier/no_keeper", "ckpt_barrier, outside of gpumigrate"},
+                           {"barrier/no_keeper", "ckpt_barrier, outside gpumigrate"},
                            {"driver_call/straight", "cuDriverGetVersion of the driver"},
                            {"driver_call/gated", "the same through the shim's open gate"},
                            {"tensor", "ckpt_tensor and ckpt_drop"},
                            {"allocation", "ckpt_alloc and ckpt_free of 2 MiB"}};
 
 struct CallRuns {
-  Runs wall, cpu;  // nanoseconds
+  Runs wall, cpu;  // wall-clock and processor times of a call in nanoseconds
 };
 
 // Returns every repetition of every benchmark, by name.
@@ -71,8 +71,8 @@ Result<void> bench_calls(const BenchOptions& options, Report& report) {
   section.set_columns({{"time", "ns"}, {"processor time", "ns"}});
   CKPT_TRY(output, run_command(command_of(options), nullptr, kPatience));
   if (output.exit_code != 0)
-    return Error(ErrorCode::kAborted,
-                 "gpumigrate-bench-calls ended with " + std::to_string(output.exit_code) + ": " + output.err);
+    return Error(ErrorCode::kAborted, "gpumigrate-bench-calls exited with status " +
+                                          std::to_string(output.exit_code) + ": " + output.err);
   CKPT_TRY(runs, parse(output.out));
   for (const Call& call : kCalls) {
     const auto found = runs.find(call.benchmark);

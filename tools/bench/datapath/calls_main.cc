@@ -38,8 +38,8 @@ void must(ckpt_status status) {
   if (status != CKPT_OK) fail(ckpt_last_error());
 }
 
-// An idle keeper. It welcomes one program and reads the program's messages until the program ends. Idle means
-// that it never requests anything.
+// An idle keeper. It welcomes one program and reads the program's messages until the program exits. Idle
+// means that it never requests anything.
 class Keeper {
  public:
   Keeper() : page_(must(local::ControlPageMapping::create())) {

@@ -44,8 +44,8 @@ struct CodecRuns {
   Runs ratio, encode, decode;
 };
 
-// A method of coding one class: libckpt's with chunks of one size, or the reference's with its own chunk
-// size.
+// A method of coding one class of memory: libckpt's with chunks of one size, or the reference's with its own
+// chunk size.
 class Coding {
  public:
   virtual ~Coding() = default;
@@ -55,7 +55,8 @@ class Coding {
   virtual Result<void> decode(Bytes wire, Bytes previous, std::span<std::byte> out) = 0;
 };
 
-// Sampling is part of encoding, because a lane does both. A chunk that does not become shorter is sent raw.
+// libckpt's coding. Sampling is part of encoding, because a lane does both. A chunk that does not become
+// shorter is sent raw.
 class OurCoding : public Coding {
  public:
   OurCoding(codec::Coder& coder, Encoding encoding) : coder_(coder), encoding_(encoding) {}
@@ -66,7 +67,7 @@ class OurCoding : public Coding {
     return size.value_or(chunk.size());
   }
   Result<void> decode(Bytes wire, Bytes previous, std::span<std::byte> out) override {
-    // A useful encoding is always shorter than the chunk.
+    // A result as long as the chunk is raw, because a useful encoding is always shorter.
     const Encoding encoding = wire.size() == out.size() ? Encoding::kRaw : encoding_;
     return coder_.decode(encoding, wire, previous, out);
   }
@@ -113,7 +114,7 @@ class CodecRun {
     const Nanos decoded = thread_cpu_ns();
     if (std::memcmp(back_.data(), now_.data(), now_.size()) != 0)
       return Error(ErrorCode::kCorrupt,
-                   std::string(name_of(what_.kind)) + " was decoded to other data than was encoded");
+                   std::string(name_of(what_.kind)) + " was decoded to different data than was encoded");
     if (!keep) return ok();
     runs_.ratio.push_back(static_cast<double>(now_.size()) /
                           static_cast<double>(std::max<std::size_t>(used_, 1)));

@@ -47,7 +47,7 @@ double ratio_of(const engine::RoundReport& report) {
          static_cast<double>(std::max<std::uint64_t>(report.wire_bytes, 1));
 }
 
-Result<double> run_link(EnginePair& pair, const LinkCase& link, const StepBytes& state, LinkRuns& kept) {
+Result<double> run_link(EnginePair& pair, const LinkCase& link, const StepBytes& state, LinkRuns& results) {
   CKPT_TRYV(pair.memory().fill_with(state.before));
   CKPT_TRY(session, pair.begin({.same_host = false,
                                 .bandwidth = link.bytes_per_second,
@@ -60,12 +60,12 @@ Result<double> run_link(EnginePair& pair, const LinkCase& link, const StepBytes&
   CKPT_TRY(last, session->verify());
   const Nanos pause = now_ns() - paused;
   CKPT_TRYV(session->end());
-  kept.copying.push_back(static_cast<double>(first.wall) * 1e-6);
-  kept.copying_ratio.push_back(ratio_of(first.report));
-  kept.pause.push_back(static_cast<double>(pause) * 1e-6);
-  kept.pause_ratio.push_back(ratio_of(last));
-  kept.cpu.push_back(static_cast<double>(first.cpu) / static_cast<double>(pair.memory().bytes()));
-  return kept.copying.back();
+  results.copying.push_back(static_cast<double>(first.wall) * 1e-6);
+  results.copying_ratio.push_back(ratio_of(first.report));
+  results.pause.push_back(static_cast<double>(pause) * 1e-6);
+  results.pause_ratio.push_back(ratio_of(last));
+  results.cpu.push_back(static_cast<double>(first.cpu) / static_cast<double>(pair.memory().bytes()));
+  return results.copying.back();
 }
 
 Result<void> measure(const BenchOptions& options, Section& section) {
@@ -73,16 +73,16 @@ Result<void> measure(const BenchOptions& options, Section& section) {
   const TrainingData data = make_training_data(std::min(bytes / 16, kMaxParameters), {});
   const StepBytes state{bytes_of(data.before), bytes_of(data.now)};
   CKPT_TRY(pair, EnginePair::create(options.program, bytes));
-  std::vector<LinkRuns> kept(std::size(kLinkCases));
+  std::vector<LinkRuns> results(std::size(kLinkCases));
   std::vector<Side> sides;
-  for (std::size_t i = 0; i < kept.size(); ++i)
-    sides.push_back([&, i] { return run_link(*pair, kLinkCases[i], state, kept[i]); });
+  for (std::size_t i = 0; i < results.size(); ++i)
+    sides.push_back([&, i] { return run_link(*pair, kLinkCases[i], state, results[i]); });
   CKPT_TRYV(interleave(options.pairs, sides));
   CKPT_TRYV(pair->finish());
-  for (std::size_t i = 0; i < kept.size(); ++i) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
     std::vector<Cell> cells;
-    for (Runs* runs :
-         {&kept[i].copying, &kept[i].copying_ratio, &kept[i].pause, &kept[i].pause_ratio, &kept[i].cpu}) {
+    for (Runs* runs : {&results[i].copying, &results[i].copying_ratio, &results[i].pause,
+                       &results[i].pause_ratio, &results[i].cpu}) {
       runs->erase(runs->begin());  // removes the warm-up run
       cells.push_back(spread_of(*runs));
     }
@@ -96,9 +96,8 @@ Result<void> measure(const BenchOptions& options, Section& section) {
 Result<void> bench_links(const BenchOptions& options, Report& report) {
   Section& section = report.add_section(
       "links",
-      "A training job's memory moved between two processes over TCP at the rates of links, "
-      "codec chosen automatically, interleaved; one step changes all memory before the "
-      "pause");
+      "A training job's memory moved between two processes over TCP at several link rates, codec chosen "
+      "automatically, interleaved; one step changes all memory before the pause");
   section.set_columns({{"copying", "ms"},
                        {"plain / wire bytes", ""},
                        {"pause: final round and comparison", "ms"},

@@ -71,7 +71,8 @@ class PipelineBench {
   struct Rounds {
     Path path;
     const char* where;
-    Path taken = path;  // also kTcp within a machine if the target cannot read the source's memory
+    Path actual = path;  // the path of the payloads; kTcp also within a machine, if the target cannot read
+                         // the source's memory
     Kept first{}, second{};
     Runs scan_share{};
   };
@@ -79,7 +80,7 @@ class PipelineBench {
   // Runs a first round, and then a second round with a hot set. Both are verified at the end.
   Result<void> run_rounds(EnginePair& pair, Rounds& rounds) {
     CKPT_TRY(session, pair.begin({.same_host = rounds.path == Path::kSameHost}));
-    rounds.taken = session->same_host() ? Path::kSameHost : Path::kTcp;
+    rounds.actual = session->same_host() ? Path::kSameHost : Path::kTcp;
     CKPT_TRY(whole, session->round());
     rounds.first.add(whole, whole.report.state_bytes);
     CKPT_TRY(hot, heat(pair.memory(), ++seed_));
@@ -133,11 +134,11 @@ class PipelineBench {
 
   void report_rounds(const Rounds& rounds, const Runs& plain, const Stages& stages) {
     const std::string where = rounds.where;
-    const Runs bound = stages.bounds(rounds.taken);
+    const Runs bound = stages.bounds(rounds.actual);
     Runs least = plain;
     for (std::size_t i = 0; i < least.size(); ++i) least[i] = std::min(least[i], bound[i]);
     section_.add_row("bound of the cores " + where + ", of the same turn",
-                     {spread_of(bound), {}, {}, single(stages.seconds(rounds.taken))});
+                     {spread_of(bound), {}, {}, single(stages.seconds(rounds.actual))});
     report_without_scan(rounds, bound, stages);
     section_.add_row(
         "first round " + where + ", unlimited",
@@ -161,7 +162,7 @@ class PipelineBench {
   // Reports the bound without the scan. A first round does not scan, because the target holds nothing. The
   // goal's bound includes the scan nevertheless.
   void report_without_scan(const Rounds& rounds, const Runs& bound, const Stages& stages) {
-    const double seconds = stages.seconds(rounds.taken);
+    const double seconds = stages.seconds(rounds.actual);
     const double share = 1 - stages.scan_seconds() / seconds;
     Runs without = bound;
     for (double& rate : without) rate /= share;
@@ -171,21 +172,21 @@ class PipelineBench {
   }
 
   Result<void> limited(EnginePair& pair) {
-    Kept kept;
+    Kept results;
     const Side ours = [&]() -> Result<double> {
       CKPT_TRY(session, pair.begin({.bandwidth = kLimit}));
       CKPT_TRY(run, session->round());
-      kept.add(run, run.report.state_bytes);
+      results.add(run, run.report.state_bytes);
       CKPT_TRYV(session->end());
-      return kept.rate.back();
+      return results.rate.back();
     };
     CKPT_TRY(runs, interleave(options_.pairs, {ours}));
-    kept.drop_first();
+    results.drop_first();
     const double limit = static_cast<double>(kLimit) * 1e-9;
     const Spread share = spread_of(ratios_of(runs[0], Runs(runs[0].size(), limit)));
     section_.add_row("limit of 1 GiB/s", {single(limit)});
     section_.add_row("first round at that limit",
-                     {spread_of(runs[0]), share, {}, spread_of(kept.seconds_per_gb)});
+                     {spread_of(runs[0]), share, {}, spread_of(results.seconds_per_gb)});
     section_.add_goal("first round at 1 GiB/s / the limit", share.median, Relation::kAtLeast, kLimitedGoal);
     return ok();
   }

@@ -22,7 +22,8 @@ namespace ckpt::bench {
 namespace {
 
 constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
-constexpr std::size_t kStagingBytes = std::size_t{128} << 20;  // larger than the caches, as in a round
+constexpr std::size_t kStagingBytes = std::size_t{128} << 20;  // the size of the staging ring, which is
+                                                               // larger than the caches, as in a round
 
 }  // namespace
 

@@ -72,7 +72,7 @@ class LaneEnd final : public transport::LaneHandler {
     return state();
   }
   // Counts down `received` when all messages have arrived. Then it drives the lane until the source closes
-  // it. A lane that ends early may lose the source's last completions.
+  // it. A lane that is closed earlier may lose the source's last completions.
   Result<void> receive(std::uint64_t messages, std::latch& received) {
     while (!error_ && received_ < messages) drive();
     received.count_down();

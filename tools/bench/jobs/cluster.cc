@@ -16,7 +16,8 @@
 namespace ckpt::bench {
 namespace {
 
-constexpr Nanos kPatience = 180'000'000'000;  // a hang is a failure, not a measurement
+constexpr Nanos kPatience = 180'000'000'000;  // the deadline of a command, because a hang is a failure, not a
+                                              // measurement
 constexpr std::uint64_t kSpareMemory = std::uint64_t{1} << 30;
 constexpr std::size_t kShownLogBytes = 2000;
 

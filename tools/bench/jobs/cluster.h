@@ -55,7 +55,7 @@ struct Move {
   double sent_bytes = 0;
   double wire_bytes = 0;
   double dirty_bytes = 0;
-  double link_rate = 0;  // bytes per second, as measured by the move
+  double link_rate = 0;  // the rate of the link in bytes per second, as measured by the move
   double scan_rate = 0;
 };
 // Parses a report. Returns kCorrupt naming a field that is missing, negative or no number. A move that did

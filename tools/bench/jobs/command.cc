@@ -101,7 +101,7 @@ Result<void> RunningCommand::spawn(const Command& command) {
   ::posix_spawn_file_actions_addopen(&plan.files, 0, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&plan.files, out.writer.get(), 1);
   ::posix_spawn_file_actions_adddup2(&plan.files, err.writer.get(), 2);
-  // The command gets its own process group. Ctrl-C then reaches only the bench, which ends the command.
+  // The command gets its own process group. Ctrl-C then reaches only the bench, which terminates the command.
   sigset_t none;
   ::sigemptyset(&none);
   ::posix_spawnattr_setsigmask(&plan.attributes, &none);
@@ -145,7 +145,7 @@ Result<void> RunningCommand::pump(Nanos deadline) {
   const Nanos left = deadline - now_ns();
   if (left <= 0)
     return Error(ErrorCode::kTimedOut,
-                 text_ + " has not ended in time; its output: " + err_.substr(0, kShownBytes));
+                 text_ + " did not finish in time; its output: " + err_.substr(0, kShownBytes));
   // A closed pipe has descriptor -1, which poll() ignores.
   std::array<pollfd, 3> fds{{{out_pipe_.get(), POLLIN, 0},
                              {err_pipe_.get(), POLLIN, 0},
@@ -187,7 +187,7 @@ Result<CommandOutput> RunningCommand::finish(Nanos deadline) {
     CKPT_TRYV(pump(deadline));
   }
   int status = 0;
-  // Both pipes are closed, so the command has ended or is about to end.
+  // Both pipes are closed, so the command has exited or is about to exit.
   while (::waitpid(pid_, &status, 0) < 0) {
     if (errno != EINTR) return Error::from_errno("Waiting for " + text_);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Other programs that the bench runs. They are started with pipes, and their output is read up to a limit.
-// Each is waited for with a deadline and ends with its owner. The caller checks the output.
+// Each is waited for with a deadline, and is killed with its owner. The caller checks the output.
 //
 //   CKPT_TRY(interrupts, Interrupts::create());
 //   CKPT_TRY(done, run_command({{program, "argument"}, environment}, interrupts.get(), 60'000'000'000));
@@ -26,8 +26,9 @@ namespace ckpt::bench {
 
 inline constexpr std::size_t kMaxOutput = std::size_t{64} << 20;
 
-// A handler of SIGINT, SIGTERM and SIGHUP. While it exists, these signals end only the command that is waited
-// for, so that started programs can be stopped cleanly. Its destructor delivers the signal.
+// A handler of SIGINT, SIGTERM and SIGHUP. While it exists, these signals terminate only the command that is
+// waited for, so that started programs can be stopped cleanly. Its destructor raises the last received signal
+// again.
 class Interrupts {
  public:
   static Result<std::unique_ptr<Interrupts>> create();
@@ -53,7 +54,7 @@ struct Command {
 };
 
 struct CommandOutput {
-  int exit_code = 0;  // 128 + signal if a signal ended the program
+  int exit_code = 0;  // the exit code, or 128 + signal if a signal terminated the program
   std::string out;
   std::string err;
 };
@@ -68,7 +69,7 @@ class RunningCommand {
 
   // Returns the next line of the standard output without its end; nullopt: no more lines.
   Result<std::optional<std::string>> read_line(Nanos deadline);
-  // Reads the rest and waits for the end of the command. `out` contains what read_line() has not taken.
+  // Reads the rest and waits for the command's exit. `out` contains what read_line() has not taken.
   Result<CommandOutput> finish(Nanos deadline);
 
  private:

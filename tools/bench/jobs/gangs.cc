@@ -11,7 +11,8 @@ namespace ckpt::bench {
 namespace {
 
 constexpr int kRanks = 4;
-constexpr double kMaxMore = 10;  // limit in milliseconds
+constexpr double kMaxMore = 10;  // the limit for the additional downtime compared with one rank, apart from
+                                 // the skew, in milliseconds
 constexpr int kSlowInitMs = 5000;
 constexpr std::uint64_t kFirstSteps = 20;
 const Arguments kTraining = {"--params",   "300000",        "--step-ms", "15",           "--steps",
@@ -19,7 +20,7 @@ const Arguments kTraining = {"--params",   "300000",        "--step-ms", "15",  
 
 struct Series {
   std::string name;
-  std::string ranks;  // in the form of `migrate --rank`; empty: all
+  std::string ranks;  // the ranks that move, in the form of `migrate --rank`; empty: all
   bool is_slow = false;
   std::vector<RanksMove> moves;
   std::vector<double>

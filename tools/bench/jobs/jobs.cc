@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::uint64_t kStepsBetweenMoves = 5;
 constexpr const char* kStepMs = "20";           // milliseconds of a step of hotset and serve
-constexpr const char* kForEver = "1000000000";  // number of steps
+constexpr const char* kForEver = "1000000000";  // a number of steps that no job completes
 constexpr const char* kParameters = "1000000";
 
 }  // namespace

@@ -23,14 +23,15 @@ constexpr double kMaxExtraTime = 1.15;
 struct Link {
   std::string name;
   Arguments options;
-  double bytes_per_second = 0;  // 0: no limit, and the rate that each move measured is used
-  bool goals = true;            // the goals apply to moves with default options
+  double bytes_per_second = 0;  // the limit of the link; 0: no limit, and the rate that each move measured is
+                                // used
+  bool goals = true;  // true if the goals, which are for moves with default options, apply to this link
 };
 
 struct Workload {
   std::string name;
   Arguments arguments;
-  bool goals = false;  // the issue sets goals for hotset and serve
+  bool goals = false;  // true if the workload has goals; the issue sets them for hotset and serve
 };
 
 // All moves of one workload over one link.

@@ -112,7 +112,7 @@ Result<std::string> draw(const std::string& folder, const Plot& plot) {
   const std::string script = std::string(plot.file) + ".gnuplot";
   const Command command{{"/usr/bin/env", "-C", folder, "gnuplot", script}, cli::environment_with({})};
   CKPT_TRY(output, run_command(command, nullptr, kPatience));
-  constexpr int kNotFound = 127;  // exit code of env
+  constexpr int kNotFound = 127;  // the exit code of env if gnuplot is not installed
   if (output.exit_code == kNotFound) return script + " (gnuplot, which draws it, is not installed)";
   if (output.exit_code != 0)
     return Error(ErrorCode::kInternal, "gnuplot cannot draw " + script + ": " + output.err);

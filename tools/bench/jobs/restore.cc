@@ -137,7 +137,7 @@ Result<void> bench_restore(const BenchOptions& options, Report& report) {
                                     single(static_cast<double>(files.bytes) / snapshot.state_bytes)});
   section.add_goal("restore / plain read", spread_of(of_plain).median, Relation::kAtLeast, kMinOfPlain);
   section.add_note(
-      "from the order to the mover until memory holds the image and was compared with it; rates are of the "
+      "from the order to the mover until memory holds the image and was compared with it; rates count the "
       "files' bytes");
   return ok();
 }

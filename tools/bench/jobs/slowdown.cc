@@ -14,7 +14,7 @@ namespace {
 constexpr double kRunSeconds = 1.0;    // duration of the measured steps
 constexpr double kCopySeconds = 1.0;   // duration of the first round, set by its bandwidth limit
 constexpr double kLineSeconds = 0.01;  // approximate time per line of the log
-constexpr double kWarmUpShare = 0.1;   // the share of the steps
+constexpr double kWarmUpShare = 0.1;   // the share of the steps that warm the job up and do not count
 constexpr double kEver = 1e18;         // later than any time
 constexpr std::uint64_t kTrialSteps = 40;
 constexpr std::uint64_t kForEver = 1'000'000'000;

@@ -11,8 +11,9 @@
 namespace ckpt::bench {
 namespace {
 
-constexpr const char* kShares[] = {"0.5", "1", "2", "5", "10", "20"};  // percent of the 4 KiB pages
-constexpr const char* kLimits[] = {"0.25", "0.5", "1", "2", "4"};      // limits in GiB/s
+// the shares of the 4 KiB pages that change, in percent
+constexpr const char* kShares[] = {"0.5", "1", "2", "5", "10", "20"};
+constexpr const char* kLimits[] = {"0.25", "0.5", "1", "2", "4"};  // the limits of the link's rate in GiB/s
 constexpr std::uint64_t kMinBytes = std::uint64_t{4} << 20;
 
 std::uint64_t bytes_of(const BenchOptions& options) {

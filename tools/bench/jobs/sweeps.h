@@ -6,9 +6,10 @@ namespace ckpt::bench {
 
 inline constexpr const char* kDirtySweep = "sweep_dirty";
 inline constexpr const char* kLinkSweep = "sweep_link";
-inline constexpr const char* kDirtyColumn = "dirty share";  // in percent
-inline constexpr const char* kLinkColumn = "limit";         // in GiB/s
-inline constexpr const char* kLiveColumn = "live";  // in milliseconds, like kStopCopyColumn and kBoundColumn
+inline constexpr const char* kDirtyColumn = "dirty share";  // the share of changed pages, in percent
+inline constexpr const char* kLinkColumn = "limit";         // the limit of the link's rate, in GiB/s
+inline constexpr const char* kLiveColumn = "live";  // the downtime of live moves, in milliseconds, like
+                                                    // kStopCopyColumn and kBoundColumn
 inline constexpr const char* kStopCopyColumn = "stop-copy";
 inline constexpr const char* kBoundColumn = "bound of live";
 

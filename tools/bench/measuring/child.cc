@@ -51,7 +51,7 @@ Result<nlohmann::json> Link::receive() const {
     got = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
   } while (got < 0 && errno == EINTR);
   if (got < 0) return Error::from_errno("Cannot receive from the bench's other process");
-  if (got == 0) return Error(ErrorCode::kUnavailable, "The bench's other process has ended");
+  if (got == 0) return Error(ErrorCode::kUnavailable, "The bench's other process has exited");
   const auto message = nlohmann::json::parse(buffer.data(), buffer.data() + got, nullptr, false);
   if (!message.is_object()) return not_a_message("no JSON object");
   if (const auto error = message.find("error"); error != message.end() && error->is_string())

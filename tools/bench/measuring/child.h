@@ -8,9 +8,9 @@
 //
 // Roles are listed in child.cc. A child that encounters an error sends {"error": text}, which receive()
 // returns as an Error.
-// Threads: one per Child. Ownership: the destructor of a Child closes the socket, and kills and reaps the
-// process if it does not end. Errors: kUnavailable if the other side has exited, kProtocol for any message
-// that is not a JSON object.
+// Threads: one per Child. Ownership: without finish(), the destructor of a Child closes the socket, and kills
+// and reaps the process. Errors: kUnavailable if the other side has exited, kProtocol for any message that is
+// not a JSON object.
 #pragma once
 
 #include <sys/types.h>
@@ -50,7 +50,7 @@ class Child {
   Result<nlohmann::json> receive() const { return link_.receive(); }
   Result<nlohmann::json> ask(const nlohmann::json& message) const;
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-  // Closes the socket and waits for the child's end, which must be successful.
+  // Closes the socket and waits for the child's exit. Returns kAborted unless the child exits with code 0.
   Result<void> finish();
 
  private:

@@ -12,7 +12,7 @@
 namespace ckpt::examples {
 namespace {
 
-constexpr std::uint32_t kMaxRanks = 16;  // a rank's share is a multiple of 4 places
+constexpr std::uint32_t kMaxRanks = 16;  // the limit at which a rank's share is still a multiple of 4 places
 
 struct Options {
   TrainingOptions training;
@@ -28,7 +28,7 @@ Options parse_options(int argc, char** argv) {
       "--shards", options.shards,
       "Each rank updates its share of the weights: gradients are reduced and scattered, weights gathered");
   app.add_flag("--graphs", options.graphs,
-               "Gradients and their sum are a graph, which is captured again after a move");
+               "Capture the gradients and their sum as a graph, again after each move");
   parse_or_exit(app, argc, argv);
   check_training_options(options.training);
   return options;
@@ -76,7 +76,7 @@ class Trainer {
   // Values that are summed over all ranks in each step.
   struct Shared {
     double loss = 0;
-    double ends = 0;  // set by rank 0 when it was requested to end
+    double ends = 0;  // set by rank 0 when it was requested to exit
   };
 
   // Returns a rank's share of the gradients. The number of weights is a multiple of 64.

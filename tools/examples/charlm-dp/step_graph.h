@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A part of a step that is captured once and launched in each step, until its communicator changes.
 // Threads: one. Ownership: RAII; the driver's context and the communicator outlive the graph: NCCL waits for
-// graphs before a communicator ends. Errors: the program ends.
+// graphs before a communicator is destroyed. Errors: the program exits.
 #pragma once
 
 #include <cuda.h>

@@ -2,7 +2,7 @@
 // Calls of charlm's kernels that its model and the stages of `pipeline` share. Matrices contain floats, row
 // by row; their widths are multiples of kTile, and their heights of kRows. Everything is enqueued on the
 // current stream, and every sum has a fixed order.
-// Threads: one. Errors: the program ends.
+// Threads: one. Errors: the program exits.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::uint64_t bytes_of(std::uint64_t floats) {
   return floats * sizeof(float);
 }
 
-// Returns the blocks of an element-wise kernel over `count` elements.
+// Returns the number of blocks of an element-wise kernel over `count` elements.
 inline std::uint64_t blocks_for(std::uint64_t count) {
   return std::clamp<std::uint64_t>(count / 4096, 1, 256);
 }

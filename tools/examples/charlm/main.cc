@@ -63,9 +63,11 @@ Options parse_options(int argc, char** argv) {
   Options options;
   CommandLine app("Trains a character-level language model with Adam.");
   add_training_options(app, options.training);
-  app.add_option("--threads", options.threads, "Threads; those beside the first one only wait (1)")
+  app.add_option("--threads", options.threads,
+                 "Number of threads; all threads except the first only wait (1)")
       .in_range(1U, kMaxThreads);
-  app.add_option("--host-mib", options.host_mib, "MiB of host memory to hold besides, checked at the end (0)")
+  app.add_option("--host-mib", options.host_mib,
+                 "MiB of additional host memory to hold and to check at the end (0)")
       .in_range(std::uint64_t{0}, kMaxHostMib);
   parse_or_exit(app, argc, argv);
   check_training_options(options.training);
@@ -98,7 +100,7 @@ void run(const Options& options) {
     progress.was_asked_to_end = Progress::is_asked_to_end(training);
     session.barrier();
   }
-  if (!memory.is_whole()) fail("host memory has other content than was written");
+  if (!memory.is_whole()) fail("host memory has different content than was written");
   std::printf("%s\n", progress.result(model.digest(), shape.parameters()).dump().c_str());
   session.shutdown();
 }

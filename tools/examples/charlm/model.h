@@ -2,7 +2,7 @@
 // charlm's model: the last kContext characters are embedded, and pass through one hidden layer (tanh) and a
 // softmax. The model is trained with Adam. Parameters are in one piece of device memory, and their moments in
 // two more. Gradients and activations are not needed between two steps.
-// Threads: one. Ownership: Gpu and Session outlive the model. Errors: the program ends.
+// Threads: one. Ownership: Gpu and Session outlive the model. Errors: the program exits.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ struct Shape {
   std::uint32_t hidden = 0;
   static constexpr std::uint32_t kInput = kContext * kEmbedding;
 
-  // Returns the shape whose hidden width comes closest to `parameters`.
+  // Returns the shape whose number of parameters comes closest to `parameters`, with a hidden width of whole
+  // tiles.
   static Shape choose(std::uint64_t parameters, std::size_t classes);
   [[nodiscard]] std::uint64_t parameters() const;
 };
@@ -45,10 +46,11 @@ class Model {
   void take(const std::vector<std::uint64_t>& share);
   void compute();
   [[nodiscard]] CUdeviceptr gradients() const { return gradients_; }
-  [[nodiscard]] std::uint64_t gradient_count() const { return at_.end; }  // number of floats
+  // returns the number of gradients (floats)
+  [[nodiscard]] std::uint64_t gradient_count() const { return at_.end; }
   [[nodiscard]] CUdeviceptr weights() const { return weights_; }
   void update(std::uint64_t step) { update(step, 0, at_.end); }
-  // Updates only these floats of weights and moments.
+  // Updates `count` floats of weights and moments, from `begin` on.
   void update(std::uint64_t step, std::uint64_t begin, std::uint64_t count);
   [[nodiscard]] double loss_sum() const;  // the loss over the share's places; waits for compute()
   // Returns a digest of weights and moments.

@@ -20,7 +20,7 @@ std::vector<std::string> files_of(const std::filesystem::path& folder) {
   std::vector<std::string> files;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    // Links refer to other files of the folder. Without links each text is read once.
+    // Links are skipped, because they refer to other files of the folder. So each text is read once.
     if (!entry.is_symlink() && entry.is_regular_file()) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text that charlm learns: a file, or by default the license texts of Debian, as tokens (the distinct
-// bytes in their order). Errors: one line, then the program ends.
+// bytes in their order). Errors: one line, then the program exits.
 // Threads: any.
 #pragma once
 

@@ -11,21 +11,20 @@ void add_training_options(Command& app, TrainingOptions& options) {
   app.add_option(
       "--text", options.text,
       "The text to learn (the licence texts under /usr/share/common-licenses, or those of the bundle)");
-  app.add_option("--params", options.parameters, "About so many parameters (100000)").not_negative();
+  app.add_option("--params", options.parameters, "Approximate number of parameters (100000)").not_negative();
   app.add_option("--steps", options.steps, "Steps to train (1000)").not_negative();
-  app.add_option("--until", options.until, "Ends after the step in which this file is there");
+  app.add_option("--until", options.until, "End after the step during which this file exists");
   app.add_option("--seed", options.seed, "Seed of weights and batches (1)").not_negative();
-  app.add_option("--step-ms", options.step_ms, "A step lasts at least so many milliseconds (0)");
-  app.add_option("--print-every", options.print_every,
-                 "Prints step and loss every so many steps (50); 0: never")
+  app.add_option("--step-ms", options.step_ms, "Minimum duration of a step in milliseconds (0)");
+  app.add_option("--print-every", options.print_every, "Print step and loss every N steps (50); 0: never")
       .not_negative();
   add_common_options(app, options.common);
 }
 
 void check_training_options(const TrainingOptions& options) {
   if (options.parameters < 1000 || options.parameters > 10'000'000'000)
-    fail("--params: from 1000 to 10000000000", kUsage);
-  if (!(options.step_ms >= 0) || options.step_ms > 3.6e6) fail("--step-ms: from 0 to 3600000", kUsage);
+    fail("--params must be from 1000 to 10000000000", kUsage);
+  if (!(options.step_ms >= 0) || options.step_ms > 3.6e6) fail("--step-ms must be from 0 to 3600000", kUsage);
 }
 
 bool Progress::is_asked_to_end(const TrainingOptions& options) {

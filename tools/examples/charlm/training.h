@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Options and progress of a training, for charlm, charlm-dp and pipeline.
-// Threads: one. Errors: one line that names the option, then the program ends with exit code 64.
+// Threads: one. Errors: one line that names the option, then the program exits with code 64.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct TrainingOptions {
   std::uint64_t seed = 1;
   std::uint64_t print_every = 50;
   double step_ms = 0;
-  std::string until;  // a file whose existence ends the program; empty: none
+  std::string until;  // a file whose existence makes the program exit; empty: none
   CommonOptions common;
 };
 

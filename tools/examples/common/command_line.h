@@ -15,7 +15,7 @@ namespace ckpt::examples {
 
 constexpr int kUsage = 64;
 
-// Returns the value, or ends the program with exit code 64 and one line that names the option.
+// Returns the value, or exits with code 64 and one line that names the option.
 template <typename T>
 T value_or_usage(const char* option, Result<T> value) {
   if (!value) fail(std::string(option) + ": " + value.error().message(), kUsage);
@@ -32,10 +32,10 @@ inline void add_common_options(Command& app, CommonOptions& options) {
   app.add_flag(
       "--without-ckpt", options.without_ckpt,
       "Runs without libckpt, on plain device memory; cannot be moved. To measure what libckpt costs");
-  app.add_flag("--print-times", options.print_times, "Adds the time of day, in seconds, to each line");
+  app.add_flag("--print-times", options.print_times, "Add the time of day, in seconds, to each line");
 }
 
-// Parses the command line, or ends the program: 0 after --help, 64 after a mistake.
+// Parses the command line, or exits: with code 0 after --help, with code 64 after a mistake.
 inline void parse_or_exit(CommandLine& app, int argc, char** argv) {
   const auto end = app.parse(argc, argv);
   if (!end) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of an example after a failure: one line on stderr.
+// The exit of an example after a failure: one line on stderr.
 // Threads: any.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace ckpt::examples {
 
-// Prints "PROGRAM: message" and ends the process with `code`.
+// Prints "PROGRAM: message" and exits with `code`.
 [[noreturn]] void fail(const std::string& message, int code = 1);
 
 }  // namespace ckpt::examples

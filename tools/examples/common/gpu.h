@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of the driver and of libckpt that every example needs: the primary context of the first device,
 // kernels by name, and a ckpt session. The examples are programs of a user, so they link the driver directly
-// and end with one line on the first failure.
+// and exit with one line at the first failure.
 // Threads: one thread per program. Ownership: RAII; Gpu outlives Kernels and Session.
 #pragma once
 
@@ -107,7 +107,7 @@ class Session {
   [[nodiscard]] ckpt_session* handle() const { return session_; }
 
  private:
-  ckpt_session* session_ = nullptr;  // null without libckpt
+  ckpt_session* session_ = nullptr;  // the libckpt session; null without libckpt
 };
 
 void upload(CUdeviceptr to, const void* from, std::size_t bytes);

@@ -70,7 +70,7 @@ void give(const Ranks& ranks, const ncclUniqueId& id, Clock::time_point until) {
     fail("rank 0 cannot listen at MASTER_PORT " + text_of("MASTER_PORT") + ": " + std::strerror(errno));
   std::set<std::uint32_t> given;
   while (given.size() + 1 < ranks.count) {
-    if (!wait_until_ready(listener.get(), POLLIN, until)) fail("not all ranks have come to the rendezvous");
+    if (!wait_until_ready(listener.get(), POLLIN, until)) fail("not all ranks have joined the rendezvous");
     const UniqueFd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     std::uint32_t rank = 0;
     if (!peer ||
@@ -89,7 +89,7 @@ UniqueFd dial() {
   addrinfo* found = nullptr;
   const std::string host = text_of("MASTER_ADDR");
   if (::getaddrinfo(host.c_str(), text_of("MASTER_PORT").c_str(), &hints, &found) != 0)
-    fail("MASTER_ADDR " + host + " is not found");
+    fail("MASTER_ADDR " + host + " cannot be resolved");
   UniqueFd peer(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const bool connected = peer && ::connect(peer.get(), found->ai_addr, found->ai_addrlen) == 0;
   ::freeaddrinfo(found);
@@ -105,7 +105,8 @@ ncclUniqueId take(const Ranks& ranks, Clock::time_point until) {
       return id;
     std::this_thread::sleep_for(kAgain);  // rank 0 does not listen yet
   }
-  fail("rank 0 is not at MASTER_ADDR " + text_of("MASTER_ADDR") + ", port " + text_of("MASTER_PORT"));
+  fail("rank 0 cannot be reached at MASTER_ADDR " + text_of("MASTER_ADDR") + ", port " +
+       text_of("MASTER_PORT"));
 }
 
 }  // namespace
@@ -114,7 +115,7 @@ Ranks Ranks::from_environment() {
   Ranks ranks;
   ranks.rank = number_of("RANK", 0);
   ranks.count = number_of("WORLD_SIZE", 1);
-  if (ranks.count == 0 || ranks.rank >= ranks.count) fail("RANK and WORLD_SIZE do not fit together", 64);
+  if (ranks.count == 0 || ranks.rank >= ranks.count) fail("RANK and WORLD_SIZE are not consistent", 64);
   return ranks;
 }
 

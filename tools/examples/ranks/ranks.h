@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of a job as torchrun's variables describe them (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT;
-// without the variables one rank), and NCCL between the ranks. Errors: one line, then the program ends.
+// without the variables one rank), and NCCL between the ranks. Errors: one line, then the program exits.
 // Threads: one. Ownership: RAII; the driver's context outlives a Communicator.
 #pragma once
 
@@ -57,8 +57,8 @@ class Communicator {
   void check(ncclResult_t result, const char* what) const;
 
   const Ranks ranks_;
-  ckpt_nccl* group_ = nullptr;  // the communicator with a session
-  ncclComm_t own_ = nullptr;    // the communicator without a session
+  ckpt_nccl* group_ = nullptr;  // the communicator if there is a session, otherwise null
+  ncclComm_t own_ = nullptr;    // the communicator if there is no session, otherwise null
 };
 
 }  // namespace ckpt::examples

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The start of trainings with several ranks, their continuation after a move, and their end.
-// Threads: one. Ownership: borrows everything for the call. Errors: the program ends.
+// Threads: one. Ownership: borrows everything for the call. Errors: the program exits.
 #pragma once
 
 #include <cstdio>

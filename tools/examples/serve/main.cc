@@ -51,8 +51,8 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--cache", cache, "Bytes of the cache; once full, its oldest rows are replaced (256MiB)");
   app.add_option("--seed", options.seed, "Seed of weights and requests (1)").not_negative();
   app.add_option("--requests", options.requests, "Requests to answer (500)").not_negative();
-  app.add_option("--request-ms", request_ms, "A request takes at least so many milliseconds (0)");
-  app.add_option("--print-every", options.print_every, "Prints a line every so many requests (50); 0: never")
+  app.add_option("--request-ms", request_ms, "Minimum duration of a request in milliseconds (0)");
+  app.add_option("--print-every", options.print_every, "Print a line every N requests (50); 0: never")
       .not_negative();
   add_common_options(app, options.common);
   parse_or_exit(app, argc, argv);
@@ -60,11 +60,12 @@ Options parse_options(int argc, char** argv) {
   options.cache_rows = value_or_usage("--cache", tools::parse_size(cache)) / kRowBytes;
   // The cache holds whole prompts only, so that no prompt both reads and replaces a row.
   options.cache_rows -= options.cache_rows % kPromptRows;
-  if (options.weight_rows == 0) fail("--weights: at least " + std::to_string(kRowBytes) + " bytes", kUsage);
+  if (options.weight_rows == 0)
+    fail("--weights must be at least " + std::to_string(kRowBytes) + " bytes", kUsage);
   if (options.cache_rows < 2 * kPromptRows) {
-    fail("--cache: at least " + std::to_string(2 * kPromptRows * kRowBytes) + " bytes", kUsage);
+    fail("--cache must be at least " + std::to_string(2 * kPromptRows * kRowBytes) + " bytes", kUsage);
   }
-  if (!(request_ms >= 0) || request_ms > 3.6e6) fail("--request-ms: from 0 to 3600000", kUsage);
+  if (!(request_ms >= 0) || request_ms > 3.6e6) fail("--request-ms must be from 0 to 3600000", kUsage);
   options.request_ns = static_cast<std::int64_t>(request_ms * 1e6);
   return options;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sections of gpumigrate-bench, each as a separate item. A section that does not finish in time does not
-// affect others, and processes that it leaves behind are ended with it.
+// affect others, and processes that it leaves behind are killed with it.
 #include <unistd.h>
 
 #include "libckpt/base/fd.h"
@@ -47,7 +47,7 @@ Result<Outcome> run_section(const Setting& setting, const std::string& name) {
   const std::string program = setting.programs + "/gpumigrate-bench";
   if (::access(program.c_str(), X_OK) != 0)
     return not_possible("gpumigrate-bench is not next to this program");
-  if (name == "plots") return not_possible("they need the sweeps of the same run");
+  if (name == "plots") return not_possible("the plots need the sweeps of the same run");
   if (const std::string missing = missing_network(); !missing.empty() && needs_network(name))
     return not_possible(missing);
   const bool small = setting.quick || setting.software;

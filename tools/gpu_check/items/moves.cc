@@ -29,7 +29,7 @@ Result<Outcome> check_move(const Setting& setting, const Example& example) {
   CKPT_TRY(unmoved, run_alone(setting, example.program, example.arguments));
   CKPT_TRY(cluster, bench::Cluster::start(setting.programs, example.bytes));
   if (cluster->software_gpu() != setting.software)
-    return Error(ErrorCode::kInternal, "The cluster runs on the other kind of driver");
+    return Error(ErrorCode::kInternal, "The cluster runs on the wrong kind of driver (real or software)");
   bench::Arguments arguments = example.arguments;
   arguments.insert(arguments.end(), example.pace.begin(), example.pace.end());
   CKPT_TRY(job, cluster->run_lasting_job(example.program, arguments));

@@ -93,7 +93,8 @@ class Questions {
   void ask_remapped_rows();
 
  private:
-  // Returns whether the call succeeded. Otherwise records the part.
+  // Returns whether the call succeeded. After a failure, adds `part` to the outcome, as failed or as not
+  // possible here.
   bool succeeded(const std::string& part, nvml::Return code);
   void register_and_wait(std::uint64_t types);
 

@@ -14,7 +14,8 @@ namespace {
 constexpr std::uint64_t kGpuBytes = std::uint64_t{512} << 20;  // an upper limit of each example's memory
 constexpr std::uint64_t kStepsBefore = 10;
 constexpr const char* kEndless = "1000000000";
-constexpr double kSecondsKept = 40;  // reserved for the run without a move and the end of the cluster
+constexpr double kSecondsKept = 40;  // the seconds that are reserved for the run without a move and for
+                                     // stopping the cluster
 
 struct PlainExample {
   std::string program;
@@ -23,7 +24,7 @@ struct PlainExample {
   int rounds = 1;              // round trips of each kind of move
 };
 
-// One job that is moved repeatedly while time remains, and ends after its moves.
+// One job that is moved repeatedly while time remains, and exits after its moves.
 class PlainMoves {
  public:
   PlainMoves(const Setting& setting, PlainExample example, bench::Cluster& cluster)
@@ -99,7 +100,7 @@ class PlainMoves {
   const Setting& setting_;
   const PlainExample example_;
   bench::Cluster& cluster_;
-  const std::string end_;  // the path of a file
+  const std::string end_;  // the path of the file whose existence ends the program
   std::string job_;
   Json moves_ = Json::array();
   Outcome outcome_;
@@ -115,7 +116,7 @@ int rounds_of(const Setting& setting) {
   return setting.quick ? 1 : 10;
 }
 
-// Checks that the software driver refuses NVIDIA's libcudart: the program ends at once, with the reason.
+// Checks that the software driver refuses NVIDIA's libcudart: the program exits at once, with the reason.
 Result<Outcome> check_refusal(const Setting& setting, const std::string& program) {
   CKPT_TRY(output, run_program(setting, {program, "--steps", "1"}));
   if (output.exit_code == 0)

@@ -51,9 +51,9 @@ Result<Access> from_api_file(const std::string& home) {
   const std::string file = home + "/coordinator/api.json";
   auto text = read_file(file, kLargestFile);
   if (!text)
-    return Error(ErrorCode::kUnavailable,
-                 "There is no coordinator at " + home +
-                     ": start one with `gpumigrate local up`, or set GPUMIGRATE_HOME to the home of one");
+    return Error(ErrorCode::kUnavailable, "There is no coordinator at " + home +
+                                              ": start one with `gpumigrate local up`, or set "
+                                              "GPUMIGRATE_HOME to the home of a running coordinator");
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   const auto value = [&json](const char* key) {
     const auto found = json.is_object() ? json.find(key) : json.end();
@@ -122,8 +122,8 @@ Result<std::string> api_url(const std::string& home, const std::string& given) {
     auto found = find_access(home);
     if (found) access = *std::move(found);
   } else {
-    if (auto taken = parse_url(given, "--url", access); !taken)
-      return Error(ErrorCode::kInvalidArgument, taken.error().message());
+    if (auto parsed = parse_url(given, "--url", access); !parsed)
+      return Error(ErrorCode::kInvalidArgument, parsed.error().message());
   }
   if (!access.url.empty()) return access.url;
   return Error(ErrorCode::kInvalidArgument,

@@ -24,7 +24,7 @@ namespace ckpt::cli {
 struct Access {
   std::string socket;  // the path of a Unix socket, with which the other fields are not needed
   std::string url;     // an https:// URL; empty: no TCP
-  std::string host;    // an IP address
+  std::string host;    // the coordinator's IP address
   std::uint16_t port = 0;
   std::string token;
   tls::CertFiles files;

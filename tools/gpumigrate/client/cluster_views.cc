@@ -62,7 +62,7 @@ std::string summary_of_rebalance(std::size_t moves, const api::RebalanceEffect& 
   return std::to_string(moves) + (moves == 1 ? " move frees " : " moves free ") + joined(effect.freed, ", ") +
          " (" + std::to_string(effect.free_before) + " GPUs without a job before, " +
          std::to_string(effect.free_after) + " after)" +
-         (effect.exhaustive ? "" : "; a better plan may exist: there are too many to try all");
+         (effect.exhaustive ? "" : "; a better plan may exist: there are too many plans to try all");
 }
 
 std::string view_rebalance_moves(const std::string& head, const std::vector<api::RebalanceMove>& moves,

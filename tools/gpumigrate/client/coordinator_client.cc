@@ -121,7 +121,7 @@ Result<LogPiece> CoordinatorClient::logs(const std::string& job, const LogQuery&
   if (!parse_number(response.log.next_offset, piece.next_offset)) {
     return Error(ErrorCode::kProtocol, "The coordinator's answer lacks the header X-Next-Offset");
   }
-  // A coordinator of an earlier version sends none of these headers.
+  // Missing headers are not an error, because a coordinator of an earlier version sends none of them.
   (void)parse_number(response.log.length, piece.length);
   (void)parse_number(response.log.lost_ms, piece.lost_ms);
   (void)parse_number(response.log.skipped, piece.skipped);

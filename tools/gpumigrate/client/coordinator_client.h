@@ -23,7 +23,7 @@ struct LogPiece {
   std::string restored_from;  // the image that the instance was started from; empty: none
   double lost_ms = 0;         // work since that image, in milliseconds, which is lost
   std::string missing;        // unreachable nodes whose output was skipped
-  std::uint64_t skipped = 0;  // bytes before `bytes` that a node has freed
+  std::uint64_t skipped = 0;  // bytes before `bytes` that were skipped because a node has deleted them
 };
 
 struct LogQuery {

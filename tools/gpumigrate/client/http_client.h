@@ -24,11 +24,11 @@ namespace ckpt::cli {
 struct HttpRequest {
   std::string method = "GET";
   std::string socket;  // the path of a Unix socket; empty: TCP
-  std::string host;    // an IP address
+  std::string host;    // the coordinator's IP address
   std::uint16_t port = 0;
   std::string target;
   std::string token;                        // the token; empty: the certificate suffices
-  std::shared_ptr<tls::Identity> identity;  // required for TCP
+  std::shared_ptr<tls::Identity> identity;  // the client's TLS identity; required for TCP
   std::string body;                         // the body as JSON; empty: no body
   std::chrono::milliseconds timeout{90'000};
   int interrupts = 1;  // number of interrupts that end the call

@@ -91,7 +91,7 @@ bool is_sent_by_itself(std::string_view name) {
   std::string upper(name);
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
   return std::none_of(kSecretParts.begin(), kSecretParts.end(), [&](const char* part) {
-    // TOKENIZERS_ is the prefix of a library's settings.
+    // TOKENIZERS_ is the prefix of a library's settings, which are no secrets.
     return upper.find(part) != std::string::npos &&
            !(std::string_view(part) == "TOKEN" && upper.starts_with("TOKENIZERS_"));
   });

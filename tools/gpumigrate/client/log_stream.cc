@@ -21,7 +21,7 @@ constexpr std::uint64_t kFirstWindow = 64 << 10;  // the first window at the end
 constexpr std::uint64_t kGrowth = 8;
 constexpr std::uint64_t kMaxWindow = 256ull << 20;  // the limit of a window, which is held in memory
 
-// Returns the last `lines` of the text.
+// Returns the last `lines` lines of the text.
 std::string_view tail_of(std::string_view text, std::uint64_t lines) {
   std::size_t begin = text.size();
   if (text.ends_with('\n')) --begin;
@@ -51,7 +51,8 @@ Result<std::string> LogStream::read(milliseconds follow) {
            context_.coordinator.logs(job_, {offset_, follow, wish_.timestamps, wish_.since_ms, wish_.rank}));
   if (!piece.missing.empty() && std::exchange(missing_, piece.missing) != piece.missing)
     context_.note("Output of job " + job_ + " on " + printable(piece.missing) +
-                  " is missing: the node is unreachable, and the coordinator has at most a copy of its end");
+                  " is missing: the node is unreachable, and the coordinator has at most a copy of the end "
+                  "of that output");
   if (piece.skipped > 0)
     context_.note(tools::format_bytes(piece.skipped) + " of older output of job " + job_ +
                   " is deleted: its node keeps only the newest output (job_log_limit_mib)");

@@ -29,7 +29,7 @@ std::string eta_of(const api::Migration& migration);
 // later rounds send memory again.
 class Progress {
  public:
-  // Returns copied_percent(), but never less than the value returned for the migration before.
+  // Returns copied_percent(), but never less than the last value returned for the same migration.
   int percent(const api::Migration& migration);
   // Returns a line of at most `columns` columns.
   std::string line(const api::Migration& migration, std::size_t columns);

@@ -66,7 +66,8 @@ std::string short_span(double milliseconds) {
 }
 
 std::string short_age(double milliseconds) {
-  constexpr double kLongest = 1e15;  // keeps a wrong clock within the range of the integer
+  constexpr double kLongest = 1e15;  // the limit of a span in milliseconds, which keeps a wrong clock within
+                                     // the range of the integer
   const auto seconds = static_cast<std::int64_t>(std::clamp(milliseconds, 0.0, kLongest) / 1000);
   const auto of_two = [](std::int64_t large, const char* large_unit, std::int64_t small,
                          const char* small_unit) {

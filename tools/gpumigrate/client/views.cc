@@ -138,7 +138,7 @@ std::string view_displaced(const std::vector<api::Displacement>& displaced, cons
                            const Layout& layout) {
   std::string out;
   for (const api::Displacement& job : displaced) {
-    const std::string how = job.to ? "moved live to " + *job.to : "parked: no other GPU can take it";
+    const std::string how = job.to ? "moved live to " + *job.to : "parked: no other GPU can hold the job";
     out += paragraph(job.name + " (" + job.job + ", priority " + std::to_string(job.priority) + ", at " +
                          job.from + ") " + tense + how,
                      layout);
@@ -209,7 +209,8 @@ std::string pause_text(const api::MigrationReport& report) {
   return notes.empty() ? out : out + " (" + notes + ")";
 }
 
-// Shows how much shorter the pause would be for a job started with `gpumigrate run`.
+// Shows the most pause time that `gpumigrate run` would have saved for the job, and the least pause of a live
+// move.
 std::string under_run_text(const api::ManagedRunEstimate& saved) {
   return "at most " + short_span(saved.device_ms) + " for " + short_bytes(saved.device_bytes) +
          " of device memory, which would be copied before the pause; a live move pauses for at least " +
@@ -249,7 +250,7 @@ std::string view_outcome(const api::Migration& migration, const Layout& layout) 
   if (report && report->total_ms) out += " in " + span_or_dash(report->total_ms);
   out += " (" + migration.id + ", " + migration.strategy + ")";
   if (migration.error) out += "; " + *migration.error;
-  if (!done && migration.runs_at) out += "; it runs at " + *migration.runs_at;
+  if (!done && migration.runs_at) out += "; the job runs at " + *migration.runs_at;
   out = paragraph(out, layout);
   return done && report ? out + view_report(*report, migration.options, layout) : out;
 }

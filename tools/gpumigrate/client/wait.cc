@@ -15,7 +15,8 @@ constexpr milliseconds kLongestPoll{30'000};
 // The extra time for an answer that was sent at the limit.
 constexpr milliseconds kAnswerGrace{2'000};
 constexpr std::chrono::hours kLongestLimit{10'000};
-constexpr std::size_t kShownColumns = 59;  // a longer line could wrap, and a wrapped line cannot be rewritten
+constexpr std::size_t kShownColumns = 59;  // the maximum length of the line; a longer line could wrap, and a
+                                           // wrapped line cannot be rewritten
 
 }  // namespace
 

@@ -119,14 +119,22 @@ class Follower {
     line_.clear();
     interrupts_++;
     if (away()) return not_known();  // no coordinator can accept the order
-    if (on_interrupt_ == OnInterrupt::kLeave || interrupts_ > 1) {
-      return Error(ErrorCode::kAborted, "Migration " + id_ + " continues; `gpumigrate watch " + id_ +
-                                            "` shows it, `gpumigrate abort " + id_ + "` aborts it");
-    }
+    const std::string shows = "; `gpumigrate watch " + id_ + "` shows ";
+    if (is_abort_requested_)
+      return Error(ErrorCode::kAborted,
+                   "The abort of migration " + id_ + " is requested" + shows + "its outcome");
+    if (on_interrupt_ == OnInterrupt::kLeave)
+      return Error(ErrorCode::kAborted, "Migration " + id_ + " continues" + shows + "it, `gpumigrate abort " +
+                                            id_ + "` aborts it");
+    if (interrupts_ > 1)
+      return Error(ErrorCode::kAborted, "Migration " + id_ + " was not aborted" + shows + "it");
     context_.note("Interrupted: aborting migration " + id_ + " (interrupt again to stop following it)");
     auto answer = context_.coordinator.post("/v1/migrations/" + path_part(id_) + "/abort",
                                             {{"reason", "interrupted at the terminal"}}, 1, kAbortAnswer);
-    if (answer) return ok();
+    if (answer) {
+      is_abort_requested_ = true;
+      return ok();
+    }
     Error error = std::move(answer).error();
     if (is_contact_lost(error)) return not_known().caused_by(std::move(error));
     context_.note(error.message());
@@ -166,6 +174,7 @@ class Follower {
   std::optional<Clock::time_point> ranks_asked_;
   api::Migration slowest_;  // the slowest rank
   int interrupts_ = 0;
+  bool is_abort_requested_ = false;  // the coordinator has accepted the abort
   Clock::time_point lost_since_;
 };
 

@@ -74,10 +74,10 @@ int make_backup(Context& context, const BackupOptions& options) {
   if (options.file.empty())
     return report(context, Error(ErrorCode::kInvalidArgument,
                                  "backup: name the file to write, like `gpumigrate backup cluster.backup`"));
-  auto wait = Wait::begin(
-      context,
-      {"the coordinator's copy of its store", "it may still write its copy, which the next backup replaces"},
-      options.timeout, WaitKind::kAnswer);
+  auto wait = Wait::begin(context,
+                          {"the coordinator's copy of its store",
+                           "the coordinator may still write its copy, which the next backup replaces"},
+                          options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   auto made = context.coordinator.get("/v1/backup", kPatience);
   if (!made) return report_wait(context, **wait, made.error());
@@ -90,8 +90,8 @@ int make_backup(Context& context, const BackupOptions& options) {
                        "Cannot read the coordinator's copy; run the command on the coordinator's machine")
                      .caused_by(std::move(file).error()));
   if (auto whole = file->verify(); !whole.has_value()) return refuse_backup(context, whole.error());
-  if (auto taken = file->copy_to(options.file); !taken.has_value())
-    return refuse_backup(context, taken.error());
+  if (auto copied = file->copy_to(options.file); !copied.has_value())
+    return refuse_backup(context, copied.error());
   (void)::unlink(copy.c_str());
   print_contents(context, options.file, file->contents());
   return kDone;
@@ -123,9 +123,9 @@ int restore_backup(Context& context, const BackupOptions& options) {
     print_contents(context, options.file, file->contents());
     if (!aside.empty()) context.out << printable("The previous store is kept in " + aside) << "\n";
     if (file->contents().has(backup::kParts.size() - 1))
-      context.out << printable(
-                         "The authority is restored to ca.pem and ca.key in " + folder +
-                         "; if its own folder is lost, copy them there and run `gpumigrate cluster init`")
+      context.out << printable("The authority is restored to ca.pem and ca.key in " + folder +
+                               "; if the authority's own folder is lost, copy both files there and run "
+                               "`gpumigrate cluster init`")
                   << "\n";
   }
   context.note(
@@ -143,7 +143,7 @@ struct RecoveryOptions {
 Result<Json> recovery_answer(Context& context, const RecoveryOptions& options) {
   if (options.end && !options.span.empty())
     return Error(ErrorCode::kInvalidArgument,
-                 "--for and --end exclude each other: --for accepts reports of nodes, --end stops that");
+                 "--for and --end cannot be combined: --for accepts reports from nodes, --end stops this");
   if (options.end) return context.coordinator.post("/v1/recovery/close", Json::object());
   if (options.span.empty()) return context.coordinator.get("/v1/recovery");
   auto span = tools::parse_duration_ns(options.span);
@@ -179,16 +179,17 @@ void add_backup_commands(CommandTree& tree) {
   const auto options = std::make_shared<BackupOptions>();
   options->action = make_backup;
   Command backup =
-      tree.add(tree.app(), "backup", "Back up the coordinator's state to a file; show or restore such a file",
+      tree.add(tree.app(), "backup", "Back up the coordinator's state to a file; show or restore a backup",
                [options](Context& c) { return options->action(c, *options); });
   backup.add_example("gpumigrate backup cluster.backup", "Back up the coordinator's state");
-  backup.add_option("file", options->file, "The file to write. Keep it secret: it has the cluster's tokens");
+  backup.add_option("file", options->file,
+                    "The file to write. Keep the file secret: it contains the cluster's tokens");
   add_wait_limit(backup, options->timeout, "the coordinator may still write its copy");
   Command show = backup.add_subcommand("show", "Show the contents of a backup");
   show.on_given([options] { options->action = show_backup; });
   show.add_option("file", options->file, "The backup").required();
-  Command restore =
-      backup.add_subcommand("restore", "Restore a backup into the folder of a coordinator that does not run");
+  Command restore = backup.add_subcommand(
+      "restore", "Restore a backup into the folder of a coordinator that is not running");
   restore.on_given([options] { options->action = restore_backup; });
   restore.add_option("file", options->file, "The backup").required();
   restore

@@ -58,7 +58,7 @@ Result<MadeCluster> make_cluster(const CoordinatorSite& site, const std::string&
   std::error_code code;
   if (std::filesystem::exists(settings, code)) return made;
   std::filesystem::create_directories(std::filesystem::path(settings).parent_path(), code);
-  if (code) return Error(ErrorCode::kIo, "Making the folder of " + settings + " failed: " + code.message());
+  if (code) return Error(ErrorCode::kIo, "Cannot create the folder of " + settings + ": " + code.message());
   CKPT_TRYV(write_file_durably(settings, coordinator_settings(site), kPublic));
   made.wrote_settings = true;
   return made;
@@ -152,7 +152,8 @@ void add_certificate_commands(CommandTree& tree) {
   const auto options = std::make_shared<CertificateOptions>();
   Command cluster = *tree.app().find_subcommand("cluster");
   Command init = tree.add(
-      cluster, "init", "Make the authority, coordinator.toml and the certificates of coordinator and admin",
+      cluster, "init",
+      "Create the certificate authority, coordinator.toml and the certificates of coordinator and admin",
       [options](Context& c) { return init_cluster(c, *options); });
   init.add_option("--folder", options->folder, kFolder).called("FOLDER");
   init.add_option("--out", options->out, "The folder for coordinator.toml (default: GPUMIGRATE_HOME)")
@@ -186,7 +187,7 @@ void add_certificate_commands(CommandTree& tree) {
       .in_range(1U, kMaxDays);
   client.add_option("--folder", options->folder, kFolder).called("FOLDER");
   client.add_example("gpumigrate cluster certificate --role operator --out on-call",
-                     "Make a client's folder, which serves as GPUMIGRATE_HOME on any machine");
+                     "Create a client folder, which serves as GPUMIGRATE_HOME on any machine");
   Command node = *tree.app().find_subcommand("node");
   Command certificate = tree.add(node, "certificate", "Create a node's certificate, to be copied to the node",
                                  [options](Context& c) { return certify_node(c, *options); });

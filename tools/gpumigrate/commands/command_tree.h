@@ -36,7 +36,8 @@ class CommandTree {
   Command add(Command& parent, const std::string& name, const std::string& help, Action action) {
     Command added = parent.add_subcommand(name, help);
     added.set_family(&parent == &app_ ? family_ : "");
-    // Callbacks of subcommands run before those of their parents.
+    // The first callback determines the action, because callbacks of subcommands run before those of their
+    // parents.
     added.on_given([this, action = std::move(action)] {
       if (!chosen_) chosen_ = action;
     });

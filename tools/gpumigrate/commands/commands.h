@@ -34,7 +34,7 @@ struct RunOptions {
   bool dry_run = false;
   bool each = false;  // a dry run also shows the reasons of each GPU
   bool detach = false;
-  std::string timeout;  // limits the wait for the start
+  std::string timeout;  // the value of --timeout, which limits the wait for the start
 };
 
 struct AdoptOptions {
@@ -69,7 +69,8 @@ struct MigrateOptions {
 
 struct LogOptions {
   bool follow = false;
-  std::optional<unsigned> tail;  // the number of lines
+  std::optional<unsigned> tail;  // the number of lines at the end of the log with which the output begins;
+                                 // nullopt: the whole log
   std::string since;
   bool timestamps = false;
   int rank = 0;  // the rank to show, if the job has several

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands `cluster deny`, `cluster denied` and `cluster allow`, which manage the certificates that the
-// cluster refuses before their end.
+// cluster refuses before their expiry.
 #include "libckpt/api/site.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/net/ca/request.h"
@@ -100,26 +100,27 @@ void add_denial_commands(CommandTree& tree) {
   const auto options = std::make_shared<DenialOptions>();
   Command cluster = *tree.app().find_subcommand("cluster");
   Command denial = tree.add(
-      cluster, "deny", "Refuse a certificate before its end, for example after its key was lost or copied",
+      cluster, "deny", "Deny a certificate before it expires, for example after its key was lost or copied",
       [options](Context& c) { return deny(c, *options); });
   denial.add_option("file", options->file, "File with the certificate in PEM");
   denial.add_option("--serial", options->serial, "Serial number of the certificate, if the file is lost")
       .called("HEX");
   denial
-      .add_option("--node", options->node,
-                  "Refuse all certificates of this node, even unknown ones; it must join again with a token")
+      .add_option(
+          "--node", options->node,
+          "Deny all certificates of this node, even unknown ones; the node must join again with a token")
       .called("NODE");
   denial.add_option("--reason", options->reason, "The reason that `cluster denied` and events show")
       .called("TEXT");
   denial.add_example("gpumigrate cluster deny on-call/client.pem --reason 'laptop stolen'",
-                     "Refuse a stolen certificate and close its open connections");
+                     "Deny a stolen certificate and close its open connections");
   denial.set_footer(
       "`openssl x509 -noout -serial -in FILE` shows a serial number. An unreachable node learns of the "
-      "refusal when it is connected again.");
-  tree.add(cluster, "denied", "List the certificates that are refused before their end",
+      "refusal when it reconnects.");
+  tree.add(cluster, "denied", "List the certificates that were denied before they expired",
            [](Context& c) { return list_denied(c); });
   Command allowance =
-      tree.add(cluster, "allow", "Allow a certificate or a node that `cluster deny` has refused",
+      tree.add(cluster, "allow", "Allow a certificate or a node that `cluster deny` has denied",
                [options](Context& c) { return allow(c, *options); });
   allowance.add_option("--serial", options->serial, "The serial number that `cluster denied` shows")
       .called("HEX");

@@ -70,7 +70,8 @@ int follow_drain(Context& context, const std::string& id, bool each, Wait& wait)
   return record::from_answer<api::Drain>(*drain).exit_code.value_or(kUnknown);
 }
 
-constexpr std::chrono::minutes kRemovalAnswer{3};  // a fence command may take two minutes
+constexpr std::chrono::minutes kRemovalAnswer{3};  // the limit for the answer to a removal, because a fence
+                                                   // command may take two minutes
 
 struct RemovalOptions {
   std::string node;
@@ -263,7 +264,7 @@ void add_drain(CommandTree& tree, const Shared& options) {
   added.add_option("--reason", options->reason, "The reason, for the records");
   added.add_flag("--dry-run", options->dry_run,
                  "Show where each job would move, and which cannot; change nothing");
-  added.add_flag("-v,--verbose", options->each, "Show the reason of each GPU that cannot take a job");
+  added.add_flag("-v,--verbose", options->each, "Show the reason of each GPU that cannot hold a job");
   added.add_flag("--detach", options->detach,
                  "Do not wait for the end. Ctrl-C during the wait leaves the drain running, too");
   add_wait_limit(added, options->timeout, "the drain continues");
@@ -272,10 +273,10 @@ void add_drain(CommandTree& tree, const Shared& options) {
                     "Move all jobs away and keep new ones out");
   added.set_footer(
       "Jobs of higher priority move first, then smaller jobs. A second drain of the same place joins the "
-      "running one. On an empty node it does nothing.\n"
-      "Exit codes: 0 the place is empty; 1 a job could not be moved (the table shows which and why); 2 the "
-      "deadline passed, or the drain was cancelled; 3 the place is empty, but a restore lost work; 4 a job "
-      "was lost; 5 refused, nothing was changed; 6 the outcome is unknown; 64 usage error.");
+      "running one. Draining an empty node does nothing.\nExit codes: 0 the place is empty; 1 a job could "
+      "not be moved (the table shows which and why); 2 the deadline passed, or the drain was cancelled; 3 "
+      "the place is empty, but a restore lost work; 4 a job was lost; 5 refused, nothing was changed; 6 the "
+      "outcome is unknown; 64 usage error.");
 }
 
 void add_removal(CommandTree& tree) {
@@ -311,7 +312,7 @@ void add_drain_commands(CommandTree& tree) {
   open.add_option("place", options->place, "NODE or NODE:GPU").required();
   open.add_flag(
       "--forgive", options->forgive,
-      "Confirm that the GPU is sound: also forgive findings of the last ten minutes, which keep jobs away");
+      "Confirm that the GPU is healthy: also forgive findings of the last ten minutes, which keep jobs away");
   add_drain(tree, options);
   Command drains = tree.add(tree.app(), "drains", "List drains, or show, follow or cancel one",
                             [options](Context& c) { return drains_command(c, *options); });
@@ -327,7 +328,7 @@ void add_drain_commands(CommandTree& tree) {
           "--state", options->state,
           "Only these states: running, empty, incomplete, deadline, cancelled; separate several with commas")
       .excludes(id);
-  drains.add_flag("-v,--verbose", options->each, "Show the reason of each GPU that cannot take a job")
+  drains.add_flag("-v,--verbose", options->each, "Show the reason of each GPU that cannot hold a job")
       .needs(id);
   Option cancel = drains.add_flag("--cancel", options->cancel,
                                   "Begin no further move. Open moves continue, and the cordon stays");

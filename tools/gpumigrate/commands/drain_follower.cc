@@ -95,7 +95,8 @@ class DrainFollower {
       return;
     }
     for (const api::DrainJob& job : drain.jobs) {
-      // The reason of a moving job is the migration's phase, which `watch` shows.
+      // The key of a moving job has the migration, not the reason. That reason is the migration's phase,
+      // which `watch` shows.
       const std::string key = job.state + (job.state == "moving" ? job.migration : job.reason).value_or("-");
       std::string& shown = shown_[job.job];
       if (std::exchange(shown, key) == key) continue;

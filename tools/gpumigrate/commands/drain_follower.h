@@ -11,7 +11,7 @@
 
 namespace ckpt::cli {
 
-std::string drain_path(const std::string& id);  // returns the path in the API
+std::string drain_path(const std::string& id);  // returns the path of the drain in the API
 
 // Returns the drain once it has ended.
 Result<Json> follow_to_its_end(Context& context, const std::string& id, const Wait& wait);

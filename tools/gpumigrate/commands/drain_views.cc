@@ -66,8 +66,8 @@ static std::string view_suspects(const std::vector<api::SuspectGpu>& suspects) {
   std::string out;
   for (const api::SuspectGpu& suspect : suspects)
     out += printable("warning: " + suspect.place + " is " + suspect.fault.text +
-                     " (it gets no job until then; if the GPU is sound, `gpumigrate uncordon " +
-                     suspect.place + " --forgive` ends that)") +
+                     " (the GPU gets no job until then; if the GPU is healthy, `gpumigrate uncordon " +
+                     suspect.place + " --forgive` ends this restriction)") +
            "\n";
   return out;
 }

@@ -31,7 +31,7 @@ struct ImageOptions {
   bool detach = false;
   std::string reason;
   std::string remove;   // the image to remove, for `images rm`
-  std::string timeout;  // limits the wait, not the operation
+  std::string timeout;  // the value of --timeout, which limits the wait, not the operation
 };
 using Shared = std::shared_ptr<ImageOptions>;
 
@@ -122,8 +122,9 @@ std::string outcome_of(const api::ImageTask& task) {
   // A job of several ranks has one image for each rank.
   const std::size_t images = task.images.size();
   const std::string what = images > 1 ? std::to_string(images) + " images" : task.image.value_or("-");
-  const std::string taken = images > 1 ? what : "image " + what;
-  const std::string out = task.verb == "snapshot" ? taken + " of " + job : job + " is parked in " + what;
+  const std::string images_text = images > 1 ? what : "image " + what;
+  const std::string out =
+      task.verb == "snapshot" ? images_text + " of " + job : job + " is parked in " + what;
   return task.report ? out + ": " + report_text(*task.report) : out;
 }
 
@@ -337,7 +338,7 @@ void add_images(CommandTree& tree, const Shared& o) {
   rm.add_option("image", o->remove,
                 "Id like j3.v12@node-a, or NAME#12 for version 12 of a job, or NAME for its newest image")
       .required();
-  rm.add_flag("--force", o->force, "Remove it even if a parked job needs it to continue");
+  rm.add_flag("--force", o->force, "Remove the image even if a parked job needs it to continue");
   add_wait_limit(rm, o->timeout, "the image may still be removed");
 }
 
@@ -371,10 +372,10 @@ void add_rest(CommandTree& tree, const Shared& o) {
       .called("PLACE");
   back.add_option("--reason", o->reason, "The reason, for the records");
   back.add_flag("--force", o->force,
-                "Confirm that an instance on an unreachable node has ended permanently; if it appears again, "
-                "it is stopped");
+                "Confirm that an instance on an unreachable node has ended permanently; if the instance "
+                "appears again, it is stopped");
   back.add_flag("--accept-loss", o->accept_loss,
-                "Restore even if the job runs, or has run beyond the image: that work is lost");
+                "Restore even if the job runs, or has continued since the image: that work is lost");
   back.add_flag("--dry-run", o->dry_run, "Show how much work would be lost; change nothing");
   back.add_flag("--detach", o->detach, "Do not wait for the end");
   back.add_example("gpumigrate restore train --to node-b", "Continue a job from its newest image on node-b");

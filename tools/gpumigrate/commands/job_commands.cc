@@ -55,10 +55,10 @@ Result<void> add_ranks(const RunOptions& options, Json& body) {
   if (options.gpus != 1)
     return Error(
         ErrorCode::kInvalidArgument,
-        "--gpus and --ranks exclude each other: --gpus starts ranks on one node, --ranks on several");
+        "--gpus and --ranks cannot be combined: --gpus starts ranks on one node, --ranks on several");
   if (!options.node.empty())
     return Error(ErrorCode::kInvalidArgument,
-                 "--ranks and --node exclude each other: use --nodes with --ranks");
+                 "--ranks and --node cannot be combined: use --nodes with --ranks");
   body["ranks"] = options.ranks;
   if (options.nodes.empty()) return ok();
   Json nodes = Json::array();
@@ -307,7 +307,7 @@ Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait)
 }  // namespace
 
 // Warns if the library cannot be loaded into the program. It checks the program on this machine. The job's
-// node may have another program under the same path.
+// node may have a different program under the same path.
 static void warn_of_missing_library(Context& context, const RunOptions& options) {
   if (options.cooperative) return;
   const char* path = std::getenv("PATH");
@@ -315,9 +315,10 @@ static void warn_of_missing_library(Context& context, const RunOptions& options)
       why_not_preloaded(program_path(options.command.front()), path == nullptr ? "" : path,
                         options.cwd.empty() ? "." : options.cwd, ::geteuid());
   if (!cause.empty())
-    context.note("warning: " + cause +
-                 ", so gpumigrate's library cannot be preloaded into it. If the program uses the GPU "
-                 "itself, cuInit fails (304). Link it dynamically, or run it with --cooperative");
+    context.note(
+        "warning: " + cause +
+        ", so gpumigrate's library cannot be preloaded into the program. If the program uses the GPU itself, "
+        "cuInit fails (304). Link the program dynamically, or run it with --cooperative");
 }
 
 int run_job(Context& context, const RunOptions& options) {

@@ -78,7 +78,7 @@ class JoinerFolder {
     std::error_code code;
     std::filesystem::create_directories(made->path_, code);
     if (code || ::chmod(made->path_.c_str(), 0700) != 0)
-      return Error(ErrorCode::kIo, "Making the folder " + made->path_ + " failed");
+      return Error(ErrorCode::kIo, "Cannot create the folder " + made->path_);
     CKPT_TRYV(write_file_durably(made->path_ + "/ca.pem", token.ca, kPublic));
     CKPT_TRYV(write_file_durably(made->path_ + "/client.key", token.own.key, kPrivate));
     CKPT_TRYV(write_file_durably(made->path_ + "/client.pem", token.own.certificate, kPublic));
@@ -128,7 +128,7 @@ Result<Joined> join(const Context& context, const JoinOptions& options) {
   const std::string out = std::filesystem::absolute(options.out).string();
   std::error_code code;
   std::filesystem::create_directories(out, code);
-  if (code) return Error(ErrorCode::kIo, "Making the folder " + out + " failed: " + code.message());
+  if (code) return Error(ErrorCode::kIo, "Cannot create the folder " + out + ": " + code.message());
   CKPT_TRY(joiner, JoinerFolder::make(token, out));
   CKPT_TRY(made, tls::make_signing_request({options.address}));
   CoordinatorClient coordinator(joiner->path());
@@ -167,7 +167,7 @@ void add_join_commands(CommandTree& tree) {
   const auto options = std::make_shared<JoinOptions>();
   Command node = *tree.app().find_subcommand("node");
   Command token =
-      tree.add(node, "token", "Make a token with which one machine can join as a node within ten minutes",
+      tree.add(node, "token", "Create a token with which one machine can join as a node within ten minutes",
                [options](Context& c) { return print_token(c, *options); });
   token.add_option("node", options->node, "Name of the new node").required();
   token
@@ -177,7 +177,7 @@ void add_join_commands(CommandTree& tree) {
   token.add_option("--folder", options->authority, "The authority's folder (default: tls in GPUMIGRATE_HOME)")
       .called("FOLDER");
   token.add_example("gpumigrate node token node-b > token",
-                    "Make a join token; copy it to the new machine for `node join`");
+                    "Create a join token; copy it to the new machine for `node join`");
   token.set_footer(
       "The coordinator must have certificate_authority in its settings. Keep the token secret: the "
       "first machine that uses it becomes the node.");

@@ -18,7 +18,8 @@
 namespace ckpt::cli {
 namespace {
 
-constexpr std::uint64_t kMaxShadowBytes = std::uint64_t{1} << 40;  // the limit of the API
+constexpr std::uint64_t kMaxShadowBytes = std::uint64_t{1} << 40;  // the API's limit for the size of the
+                                                                   // shadow memory
 
 std::string migration_path(const std::string& id) {
   return "/v1/migrations/" + path_part(id);
@@ -60,7 +61,7 @@ Result<void> add_copying(const MigrateOptions& options, Json& body) {
     const std::int64_t permille = std::llround(share * 1000);
     if (permille == 0)
       return usage("--slowdown: \"" + options.slowdown +
-                   "\" is less than 0.1%; leave the option out for no limit");
+                   "\" is less than 0.1%; omit the option for no limit");
     body["slowdown_percent"] = static_cast<double>(permille) / 10;
   }
   return ok();
@@ -75,7 +76,7 @@ Result<std::vector<std::string>> words_of(const std::string& command) {
     std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(words),
                  [](const std::string& word) { return !word.empty(); });
   } catch (const boost::escaped_list_error&) {
-    return usage("--exec: a backslash must be followed by a quote, a blank or a backslash: " + command);
+    return usage("--exec: a backslash must be followed by a quote, a space or a backslash: " + command);
   }
   if (words.empty()) return usage("--exec: the command is empty");
   return words;

@@ -47,7 +47,8 @@ void add_migrate(CommandTree& tree) {
   migrate.add_option("--bandwidth", o->bandwidth, "Limit of the transfer rate, like 10GiB/s").called("RATE");
   migrate
       .add_option("--network", o->network,
-                  "Use this network, which both nodes have (the source's first one that the target has, too)")
+                  "Network to use; both nodes must have it (default: the source's first network that the "
+                  "target also has)")
       .called("NAME");
   migrate.add_option("--max-rounds", o->max_rounds, "Maximum number of copy rounds").in_range(1, 1'000'000);
   migrate.add_option("--codec", o->codec, "Encoding of the data: auto, raw, planes or difference (auto)")

@@ -113,7 +113,7 @@ std::string to_text(const Json& answer) {
 int test_policy(Context& context, const PolicyTestOptions& options) {
   auto table = health::XidTable::built_in();
   for (const std::string& path : options.tables) {
-    if (auto taken = table.override_with_file(path); !taken) return report(context, taken.error());
+    if (auto applied = table.override_with_file(path); !applied) return report(context, applied.error());
   }
   std::optional<health::XidLine> line;
   if (!options.line.empty()) {

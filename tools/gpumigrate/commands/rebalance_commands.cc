@@ -165,8 +165,8 @@ void add_rebalance_commands(CommandTree& tree) {
       tree.add(tree.app(), "rebalance", "Move jobs onto fewer GPUs, so that whole GPUs become free",
                [options](Context& c) { return rebalance(c, *options); });
   Option dry = command.add_flag("--dry-run", options->dry_run, "Only print the plan (default)");
-  Option apply =
-      command.add_flag("--apply", options->apply, "Carry out the plan; the first failed move ends it");
+  Option apply = command.add_flag("--apply", options->apply,
+                                  "Carry out the plan; the first failed move ends the rebalance");
   command.add_flag("--stop", options->stop, "Stop a running rebalance after its open moves")
       .excludes(dry)
       .excludes(apply);

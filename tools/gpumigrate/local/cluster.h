@@ -12,12 +12,12 @@
 namespace ckpt::cli {
 
 // The options of a local cluster. An option that is not set has the value of the existing cluster, or the
-// default. Processes of the existing cluster that have ended are started again.
+// default. Processes of the existing cluster that have exited are started again.
 struct LocalOptions {
   std::optional<int> nodes;               // number of nodes; default 2
   std::optional<int> gpus;                // GPUs of each node; default 1
   std::optional<std::string> gpu_memory;  // memory of each GPU; default 8GiB
-  std::string timeout;                    // limits the wait
+  std::string timeout;                    // the value of --timeout, which limits the wait
 };
 
 // Starts the processes that do not run yet, and returns when every node is ready. The first Ctrl-C and

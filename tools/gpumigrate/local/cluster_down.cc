@@ -19,8 +19,8 @@ bool is_live(const api::Job& job) {
   return !has_ended(job) && job.state != "unreachable";
 }
 
-// Requests all jobs to stop, and then waits for each. end_processes() ends a job that does not stop, together
-// with its keeper.
+// Requests all jobs to stop, and then waits for each. end_processes() terminates a job that does not stop,
+// together with its keeper.
 Result<int> stop_jobs(Context& context, Wait& wait) {
   wait.now_for("the jobs to end");
   auto jobs = context.coordinator.get_all("/v1/jobs", "jobs");
@@ -33,7 +33,7 @@ Result<int> stop_jobs(Context& context, Wait& wait) {
     const auto stopped = context.coordinator.post(path + "/stop", {{"grace_ms", kGrace.count() / 2}});
     if (stopped && !record::from_answer<api::Job>(*stopped).silent_node) stopping.push_back(path);
   }
-  // Jobs end at the same time, so they share one limit.
+  // Jobs stop at the same time, so they share one limit.
   const auto until = std::chrono::steady_clock::now() + kGrace;
   for (const std::string& path : stopping) {
     const auto left =
@@ -45,8 +45,8 @@ Result<int> stop_jobs(Context& context, Wait& wait) {
   return static_cast<int>(stopping.size());
 }
 
-// Ends the agents first, because they need the coordinator, and then the coordinator. Then it ends processes
-// that outlive these, by design (keepers and their jobs) or after a crash.
+// Terminates the agents first, because they need the coordinator, and then the coordinator. Then it
+// terminates processes that outlive these, by design (keepers and their jobs) or after a crash.
 Result<void> end_processes(Context& context, const LocalState& state, Wait& wait) {
   const auto by = [&](int descriptor, std::chrono::milliseconds time) {
     return wait_readable(context, wait, {descriptor}, time);
@@ -70,7 +70,7 @@ Result<int> down(Context& context, Wait& wait) {
     return static_cast<int>(kDone);
   }
   CKPT_TRY(lock, acquire_lock(context, wait));
-  (void)lock;  // held until the function returns
+  (void)lock;  // the lock is held until the function returns
   const LocalState state = known.value_or(LocalState{});
   CKPT_TRY(jobs, is_alive(state.coordinator) ? stop_jobs(context, wait) : Result<int>(0));
   CKPT_TRYV(end_processes(context, state, wait));
@@ -106,10 +106,11 @@ Json status_of(const std::string& home, const LocalState& state) {
 }  // namespace
 
 int local_down(Context& context, const std::string& timeout) {
-  auto wait = Wait::begin(context,
-                          {"the cluster to end",
-                           "processes that were signalled still end; `gpumigrate local down` ends the rest"},
-                          timeout, WaitKind::kAnswer);
+  auto wait =
+      Wait::begin(context,
+                  {"the cluster to end",
+                   "processes that were signalled still exit; `gpumigrate local down` stops the rest"},
+                  timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   auto result = down(context, **wait);
   return result ? *result : report_wait(context, **wait, result.error());

@@ -117,7 +117,7 @@ Result<void> ClusterStarter::take_in_what_runs() {
   return ok();
 }
 
-// Starts a coordinator, unless one runs. A running coordinator that ends in the meantime is replaced, unless
+// Starts a coordinator, unless one runs. A running coordinator that exits in the meantime is replaced, unless
 // this command has started it.
 Result<void> ClusterStarter::have_coordinator() {
   for (;;) {
@@ -244,7 +244,7 @@ Result<void> ClusterStarter::check_coordinator() {
                "The coordinator exited during its start; see " + home() + "/coordinator/coordinator.log");
 }
 
-// Starts an agent again if it has ended, unless this command has started it.
+// Starts an agent again if it has exited, unless this command has started it.
 Result<void> ClusterStarter::check_nodes() {
   for (std::size_t i = 0; i < state_.nodes.size(); ++i) {
     const LocalNode& node = state_.nodes[i];
@@ -309,8 +309,8 @@ Result<void> check_options(const LocalOptions& options) {
 }
 
 // Returns the state to start from. It is the state of the existing cluster, even if all its processes have
-// ended without `local down`, or a new state. While a process of the cluster runs, its GPUs and nodes are not
-// changed.
+// exited without `local down`, or a new state. While a process of the cluster runs, its GPUs and nodes are
+// not changed.
 Result<LocalState> wanted_state(const std::string& home, const LocalOptions& options, const GpuChoice& gpu) {
   CKPT_TRY(known, load_local(home));
   LocalState state = known.value_or(LocalState{});
@@ -367,7 +367,7 @@ Result<int> up(Context& context, const LocalOptions& options, Wait& wait) {
   CKPT_TRYV(make_folder(context.home()));
   std::filesystem::permissions(context.home(), std::filesystem::perms::owner_all);
   CKPT_TRY(lock, acquire_lock(context, wait));
-  (void)lock;  // held until the function returns
+  (void)lock;  // the lock is held until the function returns
   CKPT_TRY(programs, program_folder());
   CKPT_TRY(gpu, choose_gpu(programs));
   CKPT_TRY(state, wanted_state(context.home(), options, gpu));

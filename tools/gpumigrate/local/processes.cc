@@ -113,7 +113,7 @@ Result<void> wait_by_poll(int descriptor, std::chrono::milliseconds time) {
   return ok();
 }
 
-// Waits for the end of the process. Returns false if the process still runs at the deadline. `wait` may
+// Waits until the process has exited. Returns false if the process still runs at the deadline. `wait` may
 // return early.
 Result<bool> wait_for_end(const ProcessId& process, Clock::time_point deadline, const WaitReadable& wait) {
   const auto fd = watch_end(process);
@@ -126,7 +126,7 @@ Result<bool> wait_for_end(const ProcessId& process, Clock::time_point deadline, 
   }
 }
 
-// Waits until all processes have ended or the time is over. Returns the remaining ones.
+// Waits until all processes have exited or the time is over. Returns the remaining ones.
 Result<std::vector<ProcessId>> wait_for_ends(const std::vector<ProcessId>& processes,
                                              std::chrono::milliseconds patience, const WaitReadable& wait) {
   const Clock::time_point deadline = Clock::now() + patience;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemons of a local cluster. Each daemon has its own session. A pid and a start time identify a process,
-// because a pid alone may be reused. A pidfd reports when the process ends.
+// because a pid alone may be reused. A pidfd reports when the process exits.
 // Threads: one. Errors: kIo, which names the program or the process.
 #pragma once
 
@@ -36,14 +36,14 @@ bool is_alive(const ProcessId& process);
 
 Result<ProcessId> start_daemon(const DaemonSpec& spec);
 
-// Returns a descriptor that becomes readable when the process ends.
+// Returns a descriptor that becomes readable when the process exits.
 Result<UniqueFd> watch_end(const ProcessId& process);
 
 // A function that waits until the descriptor is readable, at most for that time. An error ends the whole
 // wait.
 using WaitReadable = std::function<Result<void>(int descriptor, std::chrono::milliseconds time)>;
 
-// Signals the processes, and waits until all have ended or `patience` is over. Then it kills the remaining
+// Signals the processes, and waits until all have exited or `patience` is over. Then it kills the remaining
 // processes and waits for them. After an error of `wait` it kills none.
 Result<void> end_all(const std::vector<ProcessId>& processes, int signal, std::chrono::milliseconds patience,
                      const WaitReadable& wait = {});

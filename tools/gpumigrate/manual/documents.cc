@@ -133,11 +133,9 @@ Json definition_of(const OptionDescription& option) {
 
 std::string cli_page(const CommandDescription& program) {
   std::string out =
-      "# Commands\n\n"
-      "`tools/write-cli-docs` generates this page from the program's own definition. Do not edit it by "
-      "hand.\n"
-      "[usage.md](../usage.md) lists the exit codes. The [cheatsheet](cheatsheet.md) is one page.\n\n"
-      "Every command takes these options:\n\n| option | meaning |\n|---|---|\n";
+      "# Commands\n\n`tools/write-cli-docs` generates this page from the program's own definition. Do not "
+      "edit it by hand.\n[usage.md](../usage.md) lists the exit codes. The [cheatsheet](cheatsheet.md) is "
+      "one page.\n\nEvery command accepts these options:\n\n| option | meaning |\n|---|---|\n";
   for (const OptionDescription& option : program.options) {
     if (!option.hidden) out += "| `" + option_title(option) + "` | " + option_help(option) + " |\n";
   }

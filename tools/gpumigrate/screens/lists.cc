@@ -88,11 +88,11 @@ bool is_name_wanted(const std::string& name, const std::string& wanted) {
   return wanted.empty() || ::fnmatch(wanted.c_str(), name.c_str(), 0) == 0;
 }
 
-std::size_t hide_older(Json& list, bool (*is_open)(const Json&), std::size_t kept) {
+std::size_t hide_older(Json& list, bool (*is_open)(const Json&), std::size_t max_ended) {
   std::size_t older = 0;
   Json out = Json::array();
   for (const Json& entry : list)
-    if (is_open(entry) || ++older <= kept) out.push_back(entry);
+    if (is_open(entry) || ++older <= max_ended) out.push_back(entry);
   const std::size_t hidden = list.size() - out.size();
   list = std::move(out);
   return hidden;

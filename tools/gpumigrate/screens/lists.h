@@ -41,7 +41,7 @@ std::string hidden_text(std::size_t hidden, const char* what);
 
 // Retains the open entries and the first `kept` others in the list. Returns the number of removed entries.
 // Pure.
-std::size_t hide_older(Json& list, bool (*is_open)(const Json&), std::size_t kept);
+std::size_t hide_older(Json& list, bool (*is_open)(const Json&), std::size_t max_ended);
 
 inline constexpr std::size_t kOlderShown = 20;
 

@@ -16,7 +16,7 @@ class FaultHooks {
   virtual ~FaultHooks() = default;
   // Runs at the source, before this chunk is copied from the device (the scan has already read it).
   virtual void before_copy(const ChunkId&, const TransferRegion&) {}
-  // Runs at the source, with the fingerprinted staged copy before it is sent.
+  // Runs at the source, before the staged copy of the chunk is sent. The copy has been fingerprinted.
   virtual void on_staged(const ChunkId&, std::span<std::byte>) {}
   // Runs at the target, with the data as received, before it is written to the device.
   virtual void on_received(const ChunkId&, std::span<std::byte>) {}

@@ -81,9 +81,9 @@ Error abort_error(std::span<const std::byte> bytes, const LaneHeader& header, st
   const bool known = header.slot >= static_cast<std::uint32_t>(ErrorCode::kInvalidArgument) &&
                      header.slot <= static_cast<std::uint32_t>(ErrorCode::kInternal);
   ErrorCode code = known ? static_cast<ErrorCode>(header.slot) : ErrorCode::kAborted;
-  // the peer's device is lost, not this process's
+  // The peer's device is lost, not this process's.
   if (code == ErrorCode::kDevice) code = ErrorCode::kUnavailable;
-  // the peer's text is for the user, unchanged
+  // The peer's text is passed to the user unchanged.
   if (code == ErrorCode::kRefused) return {code, text_of(bytes, header)};
   return {code, std::string(who) + " gave up: " + text_of(bytes, header)};
 }

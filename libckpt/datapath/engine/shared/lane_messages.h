@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The messages of a lane between sender and receiver: a fixed header with up to kMaxChunks records, and a
-// payload. They are plain structs, little-endian: both movers run on the same kind of machine. The token's
-// connection and the magic here check the version. They are plain because they are built and checked for
-// every chunk and must not allocate.
+// payload. They are plain structs, little-endian: both movers run on the same kind of machine. The version is
+// checked on the connection that passes the token, and by the magic here. They are plain because they are
+// built and checked for every chunk and must not allocate.
 //
 // Source S, target T:
 //   S>T kPlan (blob), T>S kPlanAnswer;  S>T kCalibrate, T>S kCalibrateAck;  S>T kPing, T>S kPong
@@ -34,10 +34,12 @@
 
 namespace ckpt::engine {
 
-inline constexpr std::uint32_t kLaneMagic = 0x314c'5047;  // the bytes "GPL1"
-inline constexpr std::size_t kMaxChunks = 32;  // the limit of one message: 2 MiB of default-sized chunks
+inline constexpr std::uint32_t kLaneMagic = 0x314c'5047;  // the magic of a lane's messages: the bytes "GPL1"
+inline constexpr std::size_t kMaxChunks = 32;  // the maximum number of chunks in one message: 2 MiB of
+                                               // default-sized chunks
 inline constexpr std::size_t kMaxTextBytes = 800;
-inline constexpr std::uint64_t kMaxHostState = std::uint64_t{64} << 30;  // the bytes of one rank
+// the limit on the host state of one rank, in bytes
+inline constexpr std::uint64_t kMaxHostState = std::uint64_t{64} << 30;
 
 enum class LaneMessage : std::uint8_t {
   kInvalid = 0,
@@ -98,7 +100,8 @@ struct AckRecord {  // a record of kAck or kStale
   std::uint64_t region = 0;
   std::uint64_t generation = 0;
   std::uint32_t chunk = 0;
-  std::uint32_t gone = 0;  // 1: the target does not have this region (any more), and the fingerprint is void
+  std::uint32_t gone = 0;  // 1 if the target does not have this region (any more), so that the fingerprint is
+                           // void
   track::Fingerprint fingerprint;
 };
 static_assert(sizeof(AckRecord) == 40);
@@ -109,11 +112,11 @@ static_assert(sizeof(AckRecord) == 40);
 struct BlobRecord {
   std::uint64_t total = 0;
   std::uint64_t offset = 0;
-  track::Fingerprint root;  // used by kManifest
+  track::Fingerprint root;  // the root over all fingerprints, used by kManifest
 };
 static_assert(sizeof(BlobRecord) == 32);
 
-struct ClockRecord {  // kPing, kPong, kVerdict, kScanDone: the sender's clock
+struct ClockRecord {  // a record of kPing, kPong, kVerdict, kScanDone: the sender's clock
   std::int64_t time_ns = 0;
 };
 
@@ -128,7 +131,7 @@ struct DropRecord {
 };
 
 struct VerdictRecord {     // a record of kPlanAnswer or kVerdict, followed by `count` bytes of text
-  std::uint32_t code = 0;  // an ErrorCode; 0 means yes
+  std::uint32_t code = 0;  // an ErrorCode; 0 means that the target accepts
   std::uint32_t reserved = 0;
   std::int64_t time_ns = 0;
   track::Fingerprint root;
@@ -188,7 +191,7 @@ template <class Record>
   return record;
 }
 // Makes a kAbort with the text for the peer. abort_error() returns the error that the peer derives from it;
-// `who` names the side that gave up.
+// `who` names the side that aborted.
 LaneBuffer abort_message(const SessionIdentity& id, const Error& error);
 [[nodiscard]] Error abort_error(std::span<const std::byte> bytes, const LaneHeader& header,
                                 std::string_view who);

@@ -10,10 +10,10 @@
 #include <cstring>
 #include <utility>
 
-#ifndef MADV_POPULATE_WRITE  // since Linux 5.14; older headers lack it
+#ifndef MADV_POPULATE_WRITE  // defined since Linux 5.14; older headers lack it
 #define MADV_POPULATE_WRITE 23
 #endif
-#ifndef MADV_COLLAPSE  // since Linux 6.1; older headers lack it
+#ifndef MADV_COLLAPSE  // defined since Linux 6.1; older headers lack it
 #define MADV_COLLAPSE 25
 #endif
 
@@ -77,7 +77,7 @@ Result<PinnedMemory> PinnedMemory::map(const Device& device, UniqueFd file, std:
   ::madvise(at, bytes, MADV_HUGEPAGE);
   Error error(ErrorCode::kOutOfMemory, "There is no memory for " + std::to_string(bytes) + " pinned bytes");
   if (::madvise(at, bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) {
-    ::madvise(at, bytes, MADV_COLLAPSE);  // applies whatever the machine's setting for shared memory is
+    ::madvise(at, bytes, MADV_COLLAPSE);  // applies independently of the machine's setting for shared memory
     const ContextScope scope(device);
     const CUresult pinned = device.api().cuMemHostRegister_v2(at, bytes, 0);
     if (pinned == CUDA_SUCCESS) return PinnedMemory(device, at, bytes, std::move(file));

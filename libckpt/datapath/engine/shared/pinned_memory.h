@@ -44,7 +44,7 @@ class PinnedMemory {
   const Device* device_;
   std::byte* memory_;
   std::size_t bytes_;
-  UniqueFd file_;  // empty for the driver's memory
+  UniqueFd file_;  // the memory file; empty if the memory is the driver's own
 };
 
 }  // namespace ckpt::engine

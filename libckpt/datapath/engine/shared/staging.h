@@ -45,7 +45,8 @@ class StagingPool {
   StagingPool& operator=(const StagingPool&) = delete;
 
   Result<std::vector<StagingSlot>> acquire(std::size_t slots);
-  [[nodiscard]] std::size_t free_slots() const;  // the number at this moment, which may change at once
+  [[nodiscard]] std::size_t free_slots() const;  // the current number of free slots, which may change
+                                                 // immediately
   [[nodiscard]] const PinnedMemory& memory() const noexcept { return memory_; }
 
  private:

@@ -71,7 +71,7 @@ class WorkPool {
 
   const Device& device_;
   WorkQueue queue_;
-  sem_t waiting_;  // has one count for each piece of work, and for each thread at the end
+  sem_t waiting_;  // counts one for each piece of work, and one for each thread when the pool is destroyed
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> threads_;
 };
@@ -82,9 +82,9 @@ class WorkPool {
 // explicitly set policy is not changed.
 void prefer_throughput() noexcept;
 
-// Returns `wanted`, or half of the cores, but at least two. The transport and, on a software driver, the
-// copies need the other cores. With two threads, a thread that waits for the device does not delay chunks
-// that can be encoded.
+// Returns `wanted` if it is not 0, else half of the cores but at least two; never more than kMaxWorkers. The
+// transport and, on a software driver, the copies need the other cores. With two threads, a thread that waits
+// for the device does not delay chunks that can be encoded.
 [[nodiscard]] std::size_t worker_count(std::uint32_t wanted) noexcept;
 
 }  // namespace ckpt::engine

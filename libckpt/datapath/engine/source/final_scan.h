@@ -3,8 +3,8 @@
 // that is being read. Meanwhile lists are made and results are compared. While nothing is being sent to the
 // target, slices of a second stream are read concurrently. That hides the ends of launches and uses the
 // device's spare bandwidth. While chunks are copied and sent, only one stream is used, because two streams
-// would only be slower. A slice takes about a millisecond, by the rate of the earlier slices: its dirty
-// chunks wait for its end. Internal to the engine.
+// would only be slower. A slice is sized to take about a millisecond at the earlier slices' rate, because its
+// dirty chunks wait until it is done. Internal to the engine.
 //
 //   CKPT_TRY(scan, FinalScan::create(kernels, chunk_bytes, max_slice_bytes));
 //   CKPT_TRY(scan_time, scan->run(regions, is_alone, on_slice));
@@ -33,7 +33,7 @@ struct ChunkRun {
 class FinalScan {
  public:
   // Receives the fingerprints of the runs, in order. Returns true if something other than the scan delayed
-  // it.
+  // the handler.
   using SliceHandler =
       std::function<Result<bool>(std::span<const ChunkRun>, std::span<const track::Fingerprint>)>;
 

@@ -76,11 +76,11 @@ std::span<const std::byte> ShadowStore::find(ChunkHistory& history, std::uint32_
   const std::uint32_t index = history.shadows_[chunk].load(std::memory_order_relaxed);
   if (index == kNoShadow) return {};
   Place& place = places_[index];
-  // the place is being given to another chunk
-  if (place.taken.exchange(true, std::memory_order_acquire)) return {};
+  // The place is being given to another chunk.
+  if (place.busy.exchange(true, std::memory_order_acquire)) return {};
   const bool mine = is_of(place, index, history, chunk);
   if (mine) place.used_round = round;
-  place.taken.store(false, std::memory_order_release);
+  place.busy.store(false, std::memory_order_release);
   if (!mine) return {};
   return {memory_ + index * chunk_bytes_, length};
 }
@@ -92,7 +92,7 @@ std::uint32_t ShadowStore::claim(ChunkHistory& history, std::uint32_t chunk, std
     const auto index =
         static_cast<std::uint32_t>(hand_.fetch_add(1, std::memory_order_relaxed) % places_.size());
     Place& place = places_[index];
-    if (place.taken.exchange(true, std::memory_order_acquire)) continue;
+    if (place.busy.exchange(true, std::memory_order_acquire)) continue;
     const bool cold = place.owner == nullptr || place.used_round + kIdleRounds < round ||
                       !is_of(place, index, *place.owner, place.chunk);
     if (cold) {
@@ -105,7 +105,7 @@ std::uint32_t ShadowStore::claim(ChunkHistory& history, std::uint32_t chunk, std
       place.used_round = round;
       history.shadows_[chunk].store(index, std::memory_order_relaxed);
     }
-    place.taken.store(false, std::memory_order_release);
+    place.busy.store(false, std::memory_order_release);
     if (cold) return index;
   }
   return kNoShadow;
@@ -125,7 +125,7 @@ void ShadowStore::store(ChunkHistory& history, std::uint32_t chunk, std::span<co
 
 void ShadowStore::forget(ChunkHistory& history, std::uint32_t chunk) noexcept {
   if (chunk < history.shadows_.size())
-    // the chunk's place may be given to another chunk
+    // The chunk's place may now be given to another chunk.
     history.shadows_[chunk].store(kNoShadow, std::memory_order_release);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The source's record of the chunks that the target has, so that the source need not send all of them again.
-// The record has the marks of their blocks (4 bytes for each 4 KiB of state). Within --shadow-memory it also
-// has whole chunks for differences. These are hints only: a chunk that is rebuilt from them is checked by its
-// fingerprint (ENG-1). A chunk that was wrong is forgotten here and sent raw.
+// The record has the marks of their blocks (4 bytes for each 4 KiB of state). Within the limit of
+// --shadow-memory, the record also has whole chunks for differences. These are hints only: a chunk that is
+// rebuilt from them is checked by its fingerprint (ENG-1). A chunk that was wrong is forgotten here and sent
+// raw.
 //
 // Threads: a chunk is in progress once at a time (ENG-2). The thread that handles the chunk (a coding thread,
 // then its lane) owns its record here. Different chunks are independent. Nothing is locked, and nothing is
@@ -66,7 +67,7 @@ class ShadowStore {
 
  private:
   struct Place {
-    std::atomic<bool> taken{false};  // a thread is deciding about this place
+    std::atomic<bool> busy{false};  // whether a thread is deciding about this place
     ChunkHistory* owner = nullptr;
     std::uint32_t chunk = 0;
     std::uint32_t used_round = 0;

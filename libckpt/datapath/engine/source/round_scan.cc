@@ -18,7 +18,7 @@ constexpr std::uint64_t kMinSamples = 64;
 constexpr std::uint64_t kUnseen = 3;
 // The sizes of a scan's pieces. Pieces are short at first, so that copying starts at once. They stay short
 // where much is dirty, because recently scanned data is copied from a cache. Elsewhere they grow: a piece has
-// a fixed cost, but its dirty chunks wait for its end.
+// a fixed cost, but its dirty chunks wait until the whole piece is scanned.
 constexpr std::uint64_t kShortPieceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kPieceGrowth = 2;
 constexpr Nanos kLongPieceTime = 5'000'000;
@@ -189,15 +189,15 @@ Result<void> RoundScan::run_final(std::span<SourceRegion* const> regions) {
 // piece has been scanned.
 void RoundScan::drop_left_regions() {
   std::erase_if(spans_, [&](Span& span) { return !span.region->enter(); });
-  std::size_t kept = 0;
+  std::size_t retained = 0;
   for (Span& span : spans_) {
     std::copy_n(ranges_.begin() + static_cast<std::ptrdiff_t>(span.at), span.count,
-                ranges_.begin() + static_cast<std::ptrdiff_t>(kept));
-    span.at = kept;
-    kept += span.count;
+                ranges_.begin() + static_cast<std::ptrdiff_t>(retained));
+    span.at = retained;
+    retained += span.count;
   }
-  CKPT_CHECK(kept <= ranges_.size(), "ENG-2: the rest of a piece lies within the piece");
-  ranges_.resize(kept);
+  CKPT_CHECK(retained <= ranges_.size(), "ENG-2: the rest of a piece lies within the piece");
+  ranges_.resize(retained);
 }
 
 Result<void> RoundScan::scan_piece() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane of the sender with its thread. It takes dirty chunks from its queue and orders their copies from
+// One lane of the sender with its thread. It takes dirty chunks from its queue and enqueues their copies from
 // the device into pinned slots. It sends the messages that the coding threads have staged, and checks the
 // acknowledgements. Internal to the engine.
 //
@@ -42,8 +42,8 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
                                                   transport::Transport& transport, const std::string& address,
                                                   const transport::SessionToken& token,
                                                   std::vector<StagingSlot> slots);
-  ~SendLane() override;  // must run after stop() and the end of the pool
-  void stop();           // ends the thread and closes the lane
+  ~SendLane() override;  // must run after stop(), and after the pool is destroyed
+  void stop();           // stops the thread and closes the lane
 
   // Returns the queue. Any thread may call it, but the queue has one producer.
   [[nodiscard]] ChunkQueue<DirtyChunk>& queue() noexcept { return queue_; }
@@ -77,7 +77,7 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
   Result<void> create_device_objects();
 
   // Overrides of transport::LaneHandler.
-  transport::SameHostMemory same_host_memory() override;  // called in create(), when all slots are free
+  transport::SameHostMemory same_host_memory() override;  // called in create(), while all slots are free
   void on_open() override { core_.lane_opened(lane_->payload_access()); }
   std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }
   void on_message(std::span<const std::byte> header, std::span<const std::byte> payload) override;
@@ -135,15 +135,15 @@ class SendLane final : private transport::LaneHandler, private WorkHandler {
     std::uint32_t in_flight = 0;
   };
 
-  std::mutex post_mutex_;  // guards posted_, the blobs, and setting the copy
+  std::mutex post_mutex_;  // guards posted_, the blobs, and the change of blob_copy_
   std::deque<LaneBuffer> posted_;
-  Outgoing blob_;  // a plan or manifest
+  Outgoing blob_;  // the plan or manifest that is being sent
   Outgoing host_state_;
   std::vector<std::byte> blob_copy_;  // a copy, because the blob's sender may end after an error while a
                                       // piece is in flight
   std::atomic<bool> has_control_{false};
   std::size_t control_in_flight_ = 0;
-  std::atomic<bool> has_blob_{false};  // a blob of either kind is set
+  std::atomic<bool> has_blob_{false};  // whether a blob of either kind is set
   std::atomic<std::uint64_t> host_given_{0};
 
   std::atomic<std::uint32_t> pings_{0};

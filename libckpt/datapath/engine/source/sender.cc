@@ -8,8 +8,9 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint32_t kCalibrationMessages = 16;                // the limit per lane
-constexpr std::uint64_t kMinDrainBytes = std::uint64_t{4} << 20;  // with fewer bytes a rate would be noise
+constexpr std::uint32_t kCalibrationMessages = 16;  // the maximum number of calibration messages per lane
+constexpr std::uint64_t kMinDrainBytes = std::uint64_t{4} << 20;  // the bytes below which a measured rate
+                                                                  // would be noise
 constexpr Nanos kMinDrainTime = 500'000;
 
 }  // namespace
@@ -72,7 +73,7 @@ std::size_t Sender::same_host_lanes(transport::PayloadAccess least) const {
 
 Sender::~Sender() {
   for (const auto& lane : lanes_) lane->stop();
-  workers_.reset();  // ends the work on the lanes' slots
+  workers_.reset();  // finishes the work on the lanes' slots
   lanes_.clear();
 }
 
@@ -106,7 +107,7 @@ void Sender::drop_region(std::uint64_t id) {
   forgo_region(id, region->get().generation);
   dispatch_->wake();
   region->finish_drop();
-  core_->forget_region(*region);
+  core_->erase_region(*region);
 }
 
 Result<std::uint64_t> Sender::measure_link() {
@@ -150,7 +151,7 @@ Result<RoundReport> Sender::run_round() {
     CKPT_TRY(sampled, scan_->sample(core_->live_regions()));
     if (sampled) {
       report.sampled_dirty_bytes = sampled->dirty_bytes;
-      // Copies slowed the round's own scan, if there was one.
+      // Takes the shorter time, because copies slowed the round's own scan, if there was one.
       report.scan_ns = report.scan_ns == 0 ? sampled->scan_ns : std::min(report.scan_ns, sampled->scan_ns);
     }
   }
@@ -255,7 +256,7 @@ void Sender::announce_host_state(std::uint64_t max_bytes, std::uint64_t expected
 
 Result<RoundReport> Sender::final_round(bool with_host_state, const std::function<void()>& send_host_state) {
   core_->cut.store(false);
-  bool verifies = false;  // true if the target still verifies, because wait_verified() was interrupted
+  bool verifies = false;  // whether the target still verifies, because wait_verified() was interrupted
   core_->update([&verifies, begun = verify_begun_ns_ != 0](SenderCore::Events& e) {
     verifies = begun && !e.scan_done;
   });
@@ -312,7 +313,7 @@ Result<Verdict> Sender::commit(std::span<const std::byte> manifest, const std::f
   if (answer.first.code != 0)
     return Error(ErrorCode::kCorrupt, "The target could not verify its memory: " + answer.second);
   if (answer.first.root != root)
-    return Error(ErrorCode::kProtocol, "The target verified another root than the source sent");
+    return Error(ErrorCode::kProtocol, "The target verified a different root than the source sent");
   verdict.compared_ns = answer.first.time_ns;
   return verdict;
 }

@@ -60,23 +60,27 @@ struct SenderOptions {
   SessionIdentity id;
   track::FingerprintKey key{};
   transport::SessionToken token{};
-  std::vector<std::string> addresses;  // the addresses, for one lane each
+  std::vector<std::string> addresses;  // the target's addresses, one for every lane
   std::uint64_t chunk_bytes = kDefaultChunkBytes;
   std::uint64_t message_bytes = kSlotBytes;
-  bool same_host = false;    // the target's process is on this machine and may read this process's memory
-  std::uint32_t coders = 0;  // the number of threads that fingerprint and encode; 0: chosen by the cores
+  bool same_host = false;    // whether the target's process is on this machine and may read this process's
+                             // memory
+  std::uint32_t coders = 0;  // the number of threads that fingerprint and encode; 0: chosen by the number of
+                             // cores
   std::uint32_t window = kDefaultWindow;  // the number of messages per lane that wait for an acknowledgement
   std::uint64_t bandwidth = 0;
   codec::CodecMode codec = codec::CodecMode::kAuto;
-  std::uint64_t shadow_memory_bytes = 0;  // memory for the last sent versions of chunks; 0: no differences
+  std::uint64_t shadow_memory_bytes = 0;  // memory for the versions of chunks that were sent last; 0 disables
+                                          // differences
   double duty = 1.0;  // the share of the GPU's time that scans and copies may take before the final round
-  std::uint64_t scan_piece_bytes = std::uint64_t{1} << 30;  // the most of a scan for which a drop waits
+  std::uint64_t scan_piece_bytes = std::uint64_t{1} << 30;  // the maximum number of bytes of a scan for which
+                                                            // a drop waits
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
   // New regions with this many chunks together are sent without a scan, which would only find that the target
   // has nothing of them. This does not apply to a duty below 1, where scans pace the copies.
   std::uint64_t min_unscanned_chunks = kMinUnscannedChunks;
-  Nanos answer_timeout = 30'000'000'000;  // the time for the target to connect, to check the plan, and to
-                                          // verify
+  Nanos answer_timeout = 30'000'000'000;  // the time within which the target must connect, check the plan,
+                                          // and verify
   FaultHooks* hooks = nullptr;
   SenderObserver* observer = nullptr;
 };
@@ -94,7 +98,7 @@ struct RoundReport {
   Nanos scan_end_ns = 0;
   Nanos scan_ns = 0;        // the scan's own time, without the time for which the lanes delayed it
   Nanos end_ns = 0;         // the time of the last acknowledgement
-  Nanos first_copy_ns = 0;  // 0 if nothing was dirty
+  Nanos first_copy_ns = 0;  // the time of the first copy; 0 if nothing was dirty
   // The rate of wire bytes while only sending (the scan is done, or delayed by full lanes); 0 if there were
   // too few bytes for a rate.
   double drain_bytes_per_second = 0;
@@ -103,10 +107,10 @@ struct RoundReport {
   // After the first round: the bytes that have become dirty again, estimated by a sample (too high rather
   // than too low). Without a value, the state is too small for a sample.
   std::optional<std::uint64_t> sampled_dirty_bytes;
-  bool cut = false;  // ended by cut_round(), so that a part of the dirty chunks is left
+  bool cut = false;  // the round was cut short by cut_round(), so a part of the dirty chunks was not sent
 };
 
-struct RoundProgress {  // valid on any thread at any time
+struct RoundProgress {  // the progress of the running round, which any thread may read at any time
   std::uint32_t round = 0;
   std::uint64_t found_bytes = 0;  // the dirty bytes found in this round so far
   std::uint64_t acked_bytes = 0;  // the acknowledged bytes of this round
@@ -119,7 +123,7 @@ struct RoundProgress {  // valid on any thread at any time
 struct Verdict {
   Nanos sent_ns = 0;      // the time at which the manifest's last byte was passed to the lane
   Nanos heard_ns = 0;     // the time at which the answer arrived
-  Nanos compared_ns = 0;  // the time of the comparison, by the target's clock
+  Nanos compared_ns = 0;  // the time at which the roots were compared, by the target's clock
 };
 
 class Sender {
@@ -138,7 +142,7 @@ class Sender {
   // Sends the plan. Call it again with the regions added since, before their add_region().
   Result<void> send_plan(std::span<const std::byte> plan);
   Result<void> add_region(TransferRegion region);
-  // Gives up a region of a plan that is never added, because it was freed meanwhile.
+  // Abandons a region of a plan that will never be added, because it was freed meanwhile.
   void forgo_region(std::uint64_t id, std::uint64_t generation);
   // Drops a region. Returns once nothing here uses the region and its backing is released (ENG-7). Unknown
   // ids are ignored.
@@ -156,8 +160,8 @@ class Sender {
   // Begins the verification of ENG-4 before the pause (docs/adr/0005): the target scans all its content now,
   // and chunks of later rounds as they arrive. Call it between rounds. wait_verified() must have returned
   // before the next round but one, and before the next begin_verify(). The final round begins with a scan of
-  // the target unless there was one within kVerifyHolds. If host state was announced, the target answers once
-  // it has memory for the host state, or after some seconds.
+  // the target unless a scan took place within the last kVerifyHolds. If host state was announced, the target
+  // answers once it has memory for the host state, or after some seconds.
   void begin_verify();
   // Waits for the verification. Returns false if cut_round() ended the wait.
   Result<bool> wait_verified();
@@ -188,7 +192,7 @@ class Sender {
   [[nodiscard]] std::uint64_t outstanding_chunks() const { return core_->outstanding(); }
 
  private:
-  // Host state that is being made. `memory` is empty until it is sent.
+  // Host state that is being made. `memory` is empty until the host state is sent.
   struct GrowingState {
     std::mutex mutex;  // guards all members
     std::span<const std::byte> memory;
@@ -211,7 +215,7 @@ class Sender {
   std::optional<LaneDispatch> dispatch_;
   std::unique_ptr<RoundScan> scan_;
   std::atomic<std::uint64_t> acked_before_{0};
-  Nanos verify_begun_ns_ = 0;  // 0 if no verification has begun
+  Nanos verify_begun_ns_ = 0;  // the time at which the verification began; 0 if none has begun
   std::atomic<std::uint64_t> measured_link_{0};
 };
 

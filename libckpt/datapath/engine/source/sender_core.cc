@@ -10,7 +10,7 @@
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint32_t kMaxTimes = 3;  // a chunk that arrives wrong this many times ends the session
+constexpr std::uint32_t kMaxTimes = 3;  // a chunk that arrives wrong this many times terminates the session
 
 }  // namespace
 
@@ -68,7 +68,7 @@ SourceRegion* SenderCore::find_region(std::uint64_t id) const {
   return nullptr;
 }
 
-void SenderCore::forget_region(const SourceRegion& region) {
+void SenderCore::erase_region(const SourceRegion& region) {
   const std::lock_guard lock(map_mutex_);
   map_.drop_region(region.get().id, region.get().generation);
 }
@@ -91,7 +91,7 @@ Result<void> SenderCore::diff(const SourceRegion& region, std::span<const track:
                               std::uint32_t first, std::vector<std::uint32_t>& dirty) const {
   const std::lock_guard lock(map_mutex_);
   auto result = map_.diff(region.get().id, region.get().generation, scanned, first, dirty);
-  // the region was dropped meanwhile
+  // The region was dropped meanwhile.
   if (!result && result.error().code() == ErrorCode::kNotFound) return ok();
   return result;
 }

@@ -50,7 +50,7 @@ class SourceRegion {
   // sender's caller only.
   [[nodiscard]] bool unseen() const noexcept { return unseen_; }
   void seen() noexcept { unseen_ = false; }
-  // Returns the history of its chunks. Each chunk belongs to the thread that handles it (history.h).
+  // Returns the history of the region's chunks. Each chunk belongs to the thread that handles it (history.h).
   [[nodiscard]] ChunkHistory& history() noexcept { return history_; }
   // Enters the region. Returns false once the region is dropped: do not use its memory then.
   [[nodiscard]] bool enter() noexcept;
@@ -73,10 +73,11 @@ class SourceRegion {
 struct DirtyChunk {
   SourceRegion* region = nullptr;
   std::uint32_t chunk = 0;
-  bool zero = false;  // zero when scanned or staged, so that it is sent as an order without a payload
-  bool raw = false;   // the chunk arrived wrong and is sent without an encoding this time
-  track::Fingerprint scanned;  // unset if the chunk was not scanned, since the target has nothing of the
-                               // region
+  bool zero = false;  // the chunk had only zeros when scanned or staged, so it is sent as an order without a
+                      // payload
+  bool raw = false;   // whether the chunk arrived wrong and is sent without an encoding this time
+  track::Fingerprint scanned;  // the fingerprint from the scan; unset if the chunk was not scanned, since the
+                               // target has nothing of the region
 };
 
 struct ClockOffset {
@@ -116,23 +117,24 @@ class SenderCore {
   const Device& device;
   const SessionIdentity id;
   const std::uint64_t chunk_bytes;
-  const std::uint64_t message_bytes;  // the payload of one kChunks
+  const std::uint64_t message_bytes;  // the maximum payload of one kChunks message
   const std::shared_ptr<const track::TrackKernels> kernels;
   FaultHooks* const hooks;
   const track::Fingerprint zero_chunk;
   bool same_host = false;              // the value of SenderOptions::same_host, set before the lanes exist
-  std::unique_ptr<SourceCodec> codec;  // set before the first region; if empty, everything is sent raw
+  std::unique_ptr<SourceCodec> codec;  // the codec, set before the first region; if empty, everything is sent
+                                       // raw
   RateLimiter limiter;
   SenderCounters counters;
   std::atomic<std::uint32_t> round{0};
-  std::atomic<std::uint64_t> calibrated_bytes{0};  // the acknowledged bytes of measure_link()
-  std::atomic<bool> cut{false};  // this round ends early: queued chunks are dropped, and chunks in flight
+  std::atomic<std::uint64_t> calibrated_bytes{0};  // the bytes of measure_link() that were acknowledged
+  std::atomic<bool> cut{false};  // this round is cut short: queued chunks are dropped, and chunks in flight
                                  // arrive
 
   // ---- regions and the sent map
   Result<SourceRegion*> add_region(TransferRegion region);
   SourceRegion* find_region(std::uint64_t id) const;  // returns nullptr for an unknown or dropped region
-  void forget_region(const SourceRegion& region);
+  void erase_region(const SourceRegion& region);
   std::vector<SourceRegion*> live_regions() const;
   [[nodiscard]] std::uint64_t state_bytes() const;
   Result<void> diff(const SourceRegion& region, std::span<const track::Fingerprint> scanned,
@@ -152,7 +154,7 @@ class SenderCore {
     std::lock_guard<std::mutex> lock_;
   };
 
-  // Counts and reports a mismatch of this chunk. Fails the session at the third one.
+  // Counts and reports a mismatch of this chunk. Fails the session at the third mismatch.
   void mismatch(const ChunkId& chunk);
 
   // ---- outstanding chunks
@@ -173,17 +175,17 @@ class SenderCore {
   void host_state_sent();
   void clock_measured(const ClockOffset& offset);
   void calibrated();
-  void notify();  // signals that a value has changed that an until() condition reads
+  void notify();  // signals the change of a value that an until() condition reads
   void fail(const Error& error);
   [[nodiscard]] bool failed() const noexcept { return failed_.load(); }
   [[nodiscard]] std::optional<Error> error() const;
 
   struct Events {
     std::uint32_t open_lanes = 0;
-    std::array<std::uint32_t, 3> by_nearness{};  // the open lanes by their payload access
+    std::array<std::uint32_t, 3> by_nearness{};  // the number of open lanes with each payload access
     bool scan_done = false;
-    bool blob_sent = false;        // a plan or manifest was sent
-    bool host_state_sent = false;  // all of the host state was sent
+    bool blob_sent = false;        // whether a plan or manifest was sent
+    bool host_state_sent = false;  // whether all of the host state was sent
     std::uint32_t calibrated = 0;
     std::optional<ClockOffset> clock;
     std::optional<std::pair<VerdictRecord, std::string>> plan_answer;
@@ -216,7 +218,7 @@ class SenderCore {
   std::condition_variable event_;
   Events events_;
   std::optional<Error> error_;
-  std::set<ChunkId> stale_;  // contains at most the number of chunks
+  std::set<ChunkId> stale_;  // the stale chunks, with at most one entry for every chunk
   std::map<ChunkId, std::uint32_t> mismatches_;
 };
 
@@ -227,7 +229,7 @@ Result<void> SenderCore::until(Condition condition, Nanos timeout, const char* w
   if (timeout == 0)
     event_.wait(lock, done);
   else if (!event_.wait_for(lock, std::chrono::nanoseconds(timeout), done))
-    return Error(ErrorCode::kTimedOut, std::string(what) + ": no answer from the target's mover");
+    return Error(ErrorCode::kTimedOut, std::string(what) + " failed: the target's mover did not answer");
   if (error_) return *error_;
   return ok();
 }

@@ -52,7 +52,8 @@ void SourceCodec::encode(StagedMessage& message, std::size_t worker, std::uint32
   const std::span<std::byte> buffer(message.encoded.get(), kSlotBytes);
   std::size_t in = 0;
   std::size_t out = 0;
-  bool any = false;  // before the first encoded chunk, the payload is the slot itself
+  bool any = false;  // whether a chunk was encoded; before the first encoded chunk, the payload is the slot
+                     // itself
   for (std::uint32_t i = 0; i < message.count; ++i) {
     if (message.chunks[i].zero) {
       message.codes[i] = {codec::Encoding::kZero, 0};
@@ -61,7 +62,7 @@ void SourceCodec::encode(StagedMessage& message, std::size_t worker, std::uint32
     }
     const std::span<const std::byte> plain = message.plain.subspan(in, message.length(i, chunk_bytes_));
     auto code = encode_chunk(message, i, plain, buffer.subspan(out), *coders_[worker], round);
-    // the earlier chunks are unencoded
+    // The earlier chunks of the message are unencoded.
     if (code && !any) std::memcpy(buffer.data(), message.plain.data(), in);
     any = any || code.has_value();
     if (!code) {

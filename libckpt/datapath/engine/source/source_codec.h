@@ -34,7 +34,7 @@ class SourceCodec {
   void encode(StagedMessage& message, std::size_t worker, std::uint32_t round) noexcept;
   // Notes that the target has chunk `index` of the message.
   static void acknowledged(const StagedMessage& message, std::uint32_t index) noexcept;
-  // Notes that the target has other bytes, so the record of the chunk is wrong.
+  // Notes that the target has different bytes, so the record of the chunk is wrong.
   static void wrong(const DirtyChunk& chunk) noexcept;
   // Notes that an encoded message is not sent.
   static void unsent(const StagedMessage& message) noexcept;
@@ -55,7 +55,7 @@ class SourceCodec {
   std::atomic<std::uint64_t> link_rate_{0};
   EncodingTrial trial_;
   std::unique_ptr<ShadowStore> shadows_;
-  std::vector<std::unique_ptr<codec::Coder>> coders_;  // one for each worker
+  std::vector<std::unique_ptr<codec::Coder>> coders_;  // one coder for each worker
 };
 
 }  // namespace ckpt::engine

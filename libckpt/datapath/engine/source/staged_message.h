@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A message of chunks between the copy from the device and the link. Internal to the engine. A lane's slot
-// owns it, and it is made once.
+// owns the message, which is created once and used again.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct StagedMessage {
   // Creates a message. `with_codec` adds a second buffer, and memory for marks.
   explicit StagedMessage(bool with_codec)
       : marks(with_codec ? kSlotBytes / track::kBlockBytes + kMaxChunks : 0),
-        // zeroed, so that its pages exist
+        // The buffer is zeroed, so that its pages exist.
         encoded(with_codec ? std::make_unique<std::byte[]>(kSlotBytes) : nullptr) {}
 
   [[nodiscard]] std::uint32_t length(std::uint32_t index, std::uint64_t chunk_bytes) const {
@@ -43,7 +43,7 @@ struct StagedMessage {
   std::vector<std::uint32_t> marks;
   std::uint64_t plain_bytes = 0;       // the bytes of the nonzero chunks, which are consecutive in the slot
   std::span<const std::byte> plain;    // the nonzero chunks in the slot
-  std::span<const std::byte> payload;  // the bytes to send: `plain`, or in `encoded`
+  std::span<const std::byte> payload;  // the bytes to send: `plain` itself, or a part of `encoded`
   std::unique_ptr<std::byte[]> encoded;
 };
 

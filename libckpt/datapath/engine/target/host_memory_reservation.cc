@@ -11,15 +11,15 @@
 
 #include "libckpt/base/machine/memory_left.h"
 
-#ifndef MADV_POPULATE_WRITE  // since Linux 5.14; older headers lack it
+#ifndef MADV_POPULATE_WRITE  // defined since Linux 5.14; older headers lack it
 #define MADV_POPULATE_WRITE 23
 #endif
 
 namespace ckpt::engine {
 namespace {
 
-constexpr std::uint64_t kStep = std::uint64_t{32} << 20;  // the size between two checks whether the memory is
-                                                          // still wanted
+constexpr std::uint64_t kStep = std::uint64_t{32} << 20;  // the number of bytes between two checks of whether
+                                                          // the memory is still wanted
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kSpare = std::uint64_t{256} << 20;  // memory that is left to other processes on this
                                                             // machine

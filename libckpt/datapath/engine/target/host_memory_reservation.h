@@ -29,8 +29,8 @@ struct ReceivedHostState {
 
 class HostMemoryReservation {
  public:
-  static constexpr std::chrono::seconds kMaxFill{20};  // less than the time for which a source waits for an
-                                                       // answer
+  static constexpr std::chrono::seconds kMaxFill{20};  // the longest wait, which is less than the time for
+                                                       // which a source waits for an answer
 
   // Makes a reservation. `limit` is the length of the file until extract(). `expected` bytes of it are
   // allocated from now on, and up to twice as many for the process.
@@ -62,11 +62,11 @@ class HostMemoryReservation {
   std::byte* memory_;
   const std::uint64_t limit_;
   const std::chrono::steady_clock::time_point latest_ = std::chrono::steady_clock::now() + kMaxFill;
-  std::mutex mutex_;  // guards the three members below
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool filled_ = false;
   bool hurries_ = false;
-  bool over_ = false;  // taken, or the reservation is being destroyed
+  bool over_ = false;  // the memory was extracted, or the reservation is being destroyed
   std::thread thread_;
 };
 

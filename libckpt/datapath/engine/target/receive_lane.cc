@@ -167,7 +167,7 @@ Result<LaneHeader> ReceiveLane::parse(std::span<const std::byte> bytes) const {
 
 Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<const std::byte> payload) {
   CKPT_TRY(header, parse(bytes));
-  // Only a message of chunks has a slot. Payloads of other messages have another destination, which
+  // Only a message of chunks has a slot. Payloads of other messages have a different destination, which
   // on_payload_begin() would have returned.
   if (!staged_by_source(payload).empty() && header.type != LaneMessage::kChunks &&
       header.type != LaneMessage::kCalibrate)
@@ -228,7 +228,7 @@ Result<std::size_t> ReceiveLane::slot_of(std::span<const std::byte> payload) {
   }
   for (std::size_t i = 0; i < slots_.size(); ++i)
     if (slots_[i].staging.memory().data() == payload.data()) return i;
-  return Error(ErrorCode::kInternal, "A payload lies outside of the staging memory");
+  return Error(ErrorCode::kInternal, "A payload lies outside the staging memory");
 }
 
 Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<const std::byte> bytes,
@@ -264,8 +264,8 @@ Result<void> ReceiveLane::handle_chunks(const LaneHeader& header, std::span<cons
 
 namespace {
 
-// Orders copies to the device, with adjacent chunks in one copy. Call flush() between regions: one copy must
-// stay within one allocation.
+// Enqueues copies to the device, with adjacent chunks in one copy. Call flush() between regions: one copy
+// must stay within one allocation.
 class Writes {
  public:
   Writes(const DriverApi& api, CUstream stream) : api_(api), stream_(stream) {}

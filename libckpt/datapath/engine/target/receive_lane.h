@@ -38,11 +38,11 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
                                                      std::vector<StagingSlot> slots,
                                                      std::span<const std::unique_ptr<Decoder>> decoders,
                                                      std::function<Result<void>(std::uint32_t)> on_verify);
-  ~ReceiveLane() override;  // must run after stop() and the end of the pool
+  ~ReceiveLane() override;  // must run after stop(), and after the pool is destroyed
   [[nodiscard]] std::string address() const { return lane_->address(); }
   void post(const LaneBuffer& message);  // may be called on any thread
   void wake() noexcept { lane_->wake(); }
-  void stop();  // ends the thread and closes the lane
+  void stop();  // stops the thread and closes the lane
 
  private:
   struct Slot {
@@ -54,9 +54,10 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
     std::array<ChunkRecord, kMaxChunks> records;
     std::array<ReceiverCore::Placed, kMaxChunks> places;
     std::array<track::Fingerprint, kMaxChunks> fingerprints;
-    bool has_batch = false;        // data was written
-    bool decode = false;           // the coding thread decodes the chunks, and writes them, too
-    std::span<std::byte> payload;  // points into the slot, or to the source's staging memory
+    bool has_batch = false;        // data was written to the device, and `batch` fingerprints it
+    bool decode = false;           // whether the coding thread decodes the chunks, and writes them, too
+    std::span<std::byte> payload;  // the received payload, which is in the slot or in the source's staging
+                                   // memory
     std::atomic<bool> done{false};
   };
 
@@ -87,7 +88,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   Result<void> handle(std::span<const std::byte> bytes, std::span<const std::byte> payload);
   Result<void> handle_chunks(const LaneHeader& header, std::span<const std::byte> bytes,
                              std::span<const std::byte> payload);
-  // Runs on the lane's thread and stream, or with a decoder on the decoder's.
+  // Runs on the lane's thread and stream. With a decoder, runs on the coding thread and the decoder's stream.
   Result<void> scatter(Slot& slot, CUstream stream, Decoder* decoder);
   Result<void> decode_and_wait(Slot& slot, Decoder& decoder);
   Result<void> report_scattered(Slot& slot, CUstream stream);

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint32_t kManyLanes = 4;
 
-// Returns `options.lanes`, or the number for which there are paths, cores and slots. The rest of the staging
-// memory is for other migrations.
+// Returns `options.lanes` if set, else the number of lanes that paths, cores and free slots allow. The rest
+// of the staging memory is for other migrations.
 std::uint32_t lane_count(const ReceiverOptions& options, const StagingPool& staging, std::size_t coders) {
   if (options.lanes != 0) return options.lanes;
   const std::size_t slots = staging.free_slots();
@@ -71,7 +71,7 @@ Receiver::~Receiver() {
     lane->stop();  // a lane's thread starts the scan, and the scan posts to a
                    // lane
   if (scan_thread_.joinable()) scan_thread_.join();
-  workers_.reset();  // ends the work on the lanes' slots
+  workers_.reset();  // finishes the work on the lanes' slots
   lanes_.clear();
 }
 

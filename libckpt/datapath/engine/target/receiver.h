@@ -7,8 +7,8 @@
 //   const auto addresses = receiver->addresses();  // the source's; everything else is a call of the delegate
 //
 // Threads: any thread may call addresses() and cancel(). Ownership: Device, StagingPool, Transport, delegate
-// and hooks outlive it; its destructor closes the lanes and releases the regions. Errors: create(): the
-// driver's, no staging memory, no listener. Later errors go to the delegate.
+// and hooks outlive the receiver; its destructor closes the lanes and releases the regions. Errors: create():
+// the driver's, no staging memory, no listener. Later errors go to the delegate.
 #pragma once
 
 #include <memory>
@@ -31,12 +31,14 @@ struct ReceiverOptions {
   SessionIdentity id;
   track::FingerprintKey key{};
   transport::SessionToken token{};
-  std::uint32_t lanes = 0;  // 0: default_lanes(), or fewer if the staging memory is too small for them
+  std::uint32_t lanes = 0;  // the number of lanes; 0: default_lanes(), or fewer if the staging memory is too
+                            // small for them
   std::uint32_t paths = 1;  // the number of paths that lanes use in turn; each path then has equally many
                             // lanes, if memory allows that
-  std::uint32_t window = kDefaultWindow;  // at least the sender's window
+  std::uint32_t window = kDefaultWindow;  // the number of messages in flight per lane, at least the sender's
+                                          // window
   std::uint32_t coders = 0;  // the number of threads that wait for the device and decode; 0: chosen by the
-                             // cores
+                             // number of cores
   std::uint64_t scan_slice_bytes = std::uint64_t{256} << 20;
   std::uint64_t max_plan_bytes = std::uint64_t{64} << 20;
   std::uint64_t max_host_bytes = kMaxHostState;

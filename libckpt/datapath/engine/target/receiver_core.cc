@@ -26,14 +26,14 @@ Result<std::span<std::byte>> ReceiverCore::pin_source_memory(UniqueFd file, std:
   const std::lock_guard lock(mutex_);
   if (!source_memory_) {
     if (bytes > kMaxSourceBytes)
-      return Error(ErrorCode::kRefused, "The source stages in " + std::to_string(bytes) +
-                                            " bytes, more than the target pins for it");
+      return Error(ErrorCode::kRefused, "The source uses " + std::to_string(bytes) +
+                                            " bytes for staging, more than the target pins for the source");
     CKPT_TRY(memory, PinnedMemory::open(device, std::move(file), bytes));
     source_memory_.emplace(std::move(memory));
     source_file_ = facts.st_ino;
   }
   if (facts.st_ino != source_file_ || bytes != source_memory_->bytes().size())
-    return Error(ErrorCode::kRefused, "The source stages in more than one file");
+    return Error(ErrorCode::kRefused, "The source uses more than one file for staging");
   return source_memory_->bytes();
 }
 
@@ -236,7 +236,7 @@ Result<void> ReceiverCore::accept_plan() {
   const std::lock_guard lock(mutex_);
   if (final_) return Error(ErrorCode::kProtocol, "A plan arrived after the final round began");
   if (chunk_bytes_ != 0 && chunk_bytes_ != places.chunk_bytes)
-    return Error(ErrorCode::kProtocol, "A later plan has another chunk size");
+    return Error(ErrorCode::kProtocol, "A later plan has a different chunk size");
   chunk_bytes_ = places.chunk_bytes;
   for (TransferRegion& region : places.regions) {
     auto target = std::make_shared<TargetRegion>();

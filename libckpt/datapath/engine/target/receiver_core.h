@@ -74,12 +74,13 @@ class ReceiverDelegate {
 struct TargetRegion {
   TransferRegion region;
   std::vector<track::Fingerprint> held;      // the fingerprints as computed after the last write
-  std::vector<std::uint8_t> known;           // 0 if never written, or being written
-  std::vector<std::uint32_t> arrived_round;  // the round of the last message for the chunk
+  std::vector<std::uint8_t> known;           // whether the fingerprint is known; 0 if the chunk was never
+                                             // written, or is being written
+  std::vector<std::uint32_t> arrived_round;  // the round of the last message that contained the chunk
 };
 
-// The limit of the source's staging memory, which uses less (agent: staging_bytes). Pinning takes time and,
-// for a file without allocated pages, memory.
+// The limit on the size of the source's staging memory. The actual size is smaller (the agent's setting
+// staging_bytes). Pinning takes time and, for a file without allocated pages, memory.
 inline constexpr std::size_t kMaxSourceBytes = std::size_t{1} << 30;
 
 class ReceiverCore {
@@ -106,7 +107,7 @@ class ReceiverCore {
 
   // ---- chunks
   struct Placed {                          // the place of one record of a message
-    std::shared_ptr<TargetRegion> region;  // null if the region was dropped
+    std::shared_ptr<TargetRegion> region;  // the region of the record; null if the region was dropped
     CUdeviceptr address = 0;
     std::uint64_t bytes = 0;
     codec::Encoding encoding = codec::Encoding::kInvalid;
@@ -137,8 +138,8 @@ class ReceiverCore {
     std::shared_ptr<TargetRegion> region;
     std::uint32_t chunk = 0;
   };
-  // Starts the table, again if there was one. Chunks of `round` or later are verified on arrival. All others
-  // must be scanned and are added to the two lists.
+  // Starts the table that verifies the handover, or restarts it if it was started before. Chunks of `round`
+  // or later are verified on arrival. All others must be scanned and are added to the two lists.
   Result<void> begin_verify(std::uint32_t round, std::vector<track::ChunkRange>& ranges,
                             std::vector<ScanItem>& items);
   // Begins the final round, in which the job is paused: no more plans are accepted.
@@ -180,8 +181,9 @@ class ReceiverCore {
 
   mutable std::mutex mutex_;  // guards all members below
   std::map<std::uint64_t, std::shared_ptr<TargetRegion>> regions_;
-  std::uint64_t chunk_bytes_ = 0;   // 0 if there is no plan yet
-  std::uint32_t verify_round_ = 0;  // the first round that counts as verified on arrival; 0: not yet
+  std::uint64_t chunk_bytes_ = 0;   // the chunk size of the plan; 0 if there is no plan yet
+  std::uint32_t verify_round_ = 0;  // the first round whose chunks count as verified on arrival; 0 before a
+                                    // verification begins
   bool final_ = false;
   bool first_chunk_seen_ = false;
   bool scan_ended_ = false;
@@ -189,10 +191,11 @@ class ReceiverCore {
   VerifiedReport report_;
   IncomingBlob plan_, manifest_, host_;
   ReceivedHostState host_state_;
-  std::shared_ptr<HostMemoryReservation> host_memory_;  // set until the target is verified
+  std::shared_ptr<HostMemoryReservation> host_memory_;  // the memory for the host state; set until the target
+                                                        // is verified
   bool host_begun_ = false;
   std::optional<PinnedMemory> source_memory_;
-  std::uint64_t source_file_ = 0;  // the inode of the source's file
+  std::uint64_t source_file_ = 0;  // the inode of the source's memory file
   std::optional<Error> error_;
 };
 

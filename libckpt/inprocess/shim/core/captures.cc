@@ -68,10 +68,10 @@ template <class Meant>
 std::vector<Known> extract(Meant meant) noexcept {
   KnownCaptures& known = known_captures();
   const std::lock_guard lock(known.mutex);
-  std::vector<Known> taken;
-  std::copy_if(known.all.begin(), known.all.end(), std::back_inserter(taken), meant);
+  std::vector<Known> matching;
+  std::copy_if(known.all.begin(), known.all.end(), std::back_inserter(matching), meant);
   std::erase_if(known.all, meant);
-  return taken;
+  return matching;
 }
 
 unsigned long thread_of(const CaptureOrigin& origin) noexcept {

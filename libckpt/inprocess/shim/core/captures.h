@@ -47,7 +47,7 @@ class EndingCaptures {
 
   struct Known {
     CaptureOrigin origin;
-    unsigned long thread = 0;  // the thread of a thread's default stream; otherwise 0
+    unsigned long thread = 0;  // the thread whose default stream this is; otherwise 0
   };
 
  private:

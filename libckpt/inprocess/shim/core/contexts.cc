@@ -128,7 +128,7 @@ Result<std::shared_ptr<Synchronization>> start_synchronization() {
 // Returns a hint that names a call of the program that also waits for all or part of the work.
 std::string waits_too() {
   const char* call = gate().waiting_call();
-  return call == nullptr ? "" : std::string("; the program waits for it in ") + call;
+  return call == nullptr ? "" : std::string("; the program waits for this work in ") + call;
 }
 
 Result<void> synchronize_within(Nanos timeout) {
@@ -136,7 +136,7 @@ Result<void> synchronize_within(Nanos timeout) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout);
   const auto late = [&] {
     return Error(ErrorCode::kTimedOut,
-                 "The program's work on the GPU did not end (cuCtxSynchronize) within " +
+                 "The program's work on the GPU did not finish (cuCtxSynchronize) within " +
                      std::to_string(timeout / 1'000'000) + " ms" + waits_too());
   };
   if (*last != nullptr && !(*last)->wait_until(deadline)) return late();
@@ -180,7 +180,7 @@ void note_context(CUcontext context) noexcept {
   note_first_context();
 }
 
-void forget_context(CUcontext context) noexcept {
+void erase_context(CUcontext context) noexcept {
   const std::lock_guard lock(contexts().mutex);
   std::erase(contexts().made, context);
 }
@@ -190,7 +190,7 @@ void note_green_context(CUgreenCtx context) noexcept {
   contexts().green.push_back(context);
 }
 
-void forget_green_context(CUgreenCtx context) noexcept {
+void erase_green_context(CUgreenCtx context) noexcept {
   const std::lock_guard lock(contexts().mutex);
   std::erase(contexts().green, context);
 }

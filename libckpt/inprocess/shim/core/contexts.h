@@ -24,12 +24,12 @@ inline void note_first_context() noexcept {
     run_first_context();
 }
 
-// Notes a context that the program has made. forget_context() notes its end. Primary contexts are found
+// Notes a context that the program has made. erase_context() notes its end. Primary contexts are found
 // without these calls.
 void note_context(CUcontext context) noexcept;
-void forget_context(CUcontext context) noexcept;
+void erase_context(CUcontext context) noexcept;
 void note_green_context(CUgreenCtx context) noexcept;
-void forget_green_context(CUgreenCtx context) noexcept;
+void erase_green_context(CUgreenCtx context) noexcept;
 
 // Closes the gate while no stream is being captured. It then waits for the end of all work in every context,
 // and until no thread is in a call that waits for work. After success, nothing of the program is in the

@@ -21,7 +21,8 @@ namespace {
 constexpr std::size_t kMaxNames = 16;
 constexpr std::size_t kMaxName = 64;
 
-// The names, filled before the first fork, because a child may not allocate memory.
+// The beginnings of the driver files' names, filled in before the first fork, because a child may not
+// allocate memory.
 struct Names {
   std::array<std::array<char, kMaxName>, kMaxNames> names{};
   std::size_t count = 0;
@@ -89,7 +90,7 @@ void drop_if_driver_map(std::string_view line) {
 void drop_maps() {
   const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (maps < 0) return;
-  static char buffer[8192];  // larger than the longest line
+  static char buffer[8192];  // a buffer that is larger than the longest line
   std::size_t filled = 0;
   for (;;) {
     const ssize_t got = ::read(maps, buffer + filled, sizeof buffer - filled);

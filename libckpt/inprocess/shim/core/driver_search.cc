@@ -20,7 +20,8 @@ constexpr std::string_view kSoname = "libcuda.so.1";
 constexpr std::string_view kCacheMagic = "glibc-ld.so.cache1.1";
 constexpr std::size_t kCacheHeaderBytes = 48;
 constexpr std::size_t kCacheEntryBytes =
-    24;  // flags, key, value: 4 bytes each; then 12 bytes that identify the machines
+    24;  // the size of an entry: flags, key, value with 4 bytes each, then 12 bytes that identify the
+         // machines
 constexpr std::size_t kMaxCacheBytes = std::size_t{16} << 20;
 
 // The folders where NVIDIA's installers and container tools put the driver.
@@ -76,7 +77,8 @@ std::string_view text_at(std::string_view bytes, std::uint32_t offset) {
 
 std::vector<std::string> paths_in_loader_cache(std::string_view cache, std::string_view soname) {
   std::vector<std::string> paths;
-  const std::size_t start = cache.find(kCacheMagic);  // an old cache may precede it
+  const std::size_t start = cache.find(kCacheMagic);  // the beginning of the current cache, which an older
+                                                      // cache may precede
   if (start == std::string_view::npos) return paths;
   const std::string_view bytes = cache.substr(start);  // offsets are relative to this position
   if (bytes.size() < kCacheHeaderBytes) return paths;

@@ -10,8 +10,8 @@
 
 namespace ckpt::shim {
 
-// Returns existing files, in the loader's order: LD_LIBRARY_PATH, its cache, the usual folders. The shim's
-// own file is excluded.
+// Returns existing files, in the loader's order: LD_LIBRARY_PATH, the loader's cache, the usual folders. The
+// shim's own file is excluded.
 [[nodiscard]] std::vector<std::string> driver_candidates();
 
 // Returns the paths for `soname` in the bytes of an /etc/ld.so.cache.

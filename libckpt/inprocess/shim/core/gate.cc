@@ -59,7 +59,9 @@ GateSlot& Gate::claim_slot() noexcept {
   }
   if (slot == nullptr) {
     slot = new (std::nothrow) GateSlot;
-    if (slot == nullptr) std::abort();  // without 64 bytes of memory the program could not continue either
+    if (slot == nullptr)
+      std::abort();  // aborts, because without 64 bytes of memory the program could not
+                     // continue either
     slot->next = slots_.load(std::memory_order_relaxed);
     while (!slots_.compare_exchange_weak(slot->next, slot, std::memory_order_seq_cst)) {
     }
@@ -69,7 +71,7 @@ GateSlot& Gate::claim_slot() noexcept {
   return *slot;
 }
 
-// Releases the slot of a thread that ends, possibly in the middle of a call.
+// Releases the slot of a thread that exits, possibly in the middle of a call.
 void Gate::release_slot(void* pointer) noexcept {
   auto& slot = *static_cast<GateSlot*>(pointer);
   slot.depth = 0;
@@ -113,7 +115,7 @@ Result<void> Gate::shut() noexcept {
   closed_.store(1, std::memory_order_seq_cst);
   if (asymmetric_.load(std::memory_order_seq_cst) && !expedited_membarrier() &&
       !membarrier(MEMBARRIER_CMD_GLOBAL)) {
-    return Error::from_errno("Cannot order the program's threads (membarrier)");
+    return Error::from_errno("Cannot synchronize the program's threads (membarrier)");
   }
   return ok();
 }

@@ -103,7 +103,8 @@ class Gate {
   void forget_others() noexcept;
   static void release_slot(void* slot) noexcept;
 
-  std::atomic<std::uint32_t> closed_{0};  // also the futex on which blocked threads wait
+  std::atomic<std::uint32_t> closed_{0};  // whether the gate is closed; also the futex on which blocked
+                                          // threads wait
   std::atomic<bool> asymmetric_{false};
   std::atomic<GateSlot*> slots_{nullptr};
   alignas(64) std::atomic<std::uint32_t> departures_{0};  // the futex on which the closing thread waits

@@ -14,8 +14,8 @@
 
 namespace ckpt::shim {
 
-// Notes that the program used `api` (a string literal), which leaves state that no move can carry. The first
-// name remains.
+// Notes that the program used `api` (a string literal), which leaves state that no move can carry. Only the
+// first name is kept.
 void not_movable(const char* api) noexcept;
 // A temporary not_movable(): the job cannot move while the object exists.
 class NotMovable {
@@ -28,7 +28,8 @@ class NotMovable {
  private:
   const char* api_;
 };
-// Returns the first such name, if there is one.
+// Returns the name of a function that keeps the job from moving: the first permanent one, else a temporary
+// one. Returns nullopt if there is none.
 [[nodiscard]] std::optional<const char*> reason() noexcept;
 
 // Notes that this many bytes of the program's own memory were passed to the driver: devices may write them.
@@ -37,8 +38,8 @@ void devices_may_write(std::size_t bytes) noexcept;
 // others.
 [[nodiscard]] std::uint64_t bytes_devices_may_write() noexcept;
 
-// The identity of a GPU. After a move a device of the program is another GPU. Queries for its PCI address and
-// UUID are answered from this data, since the driver's own answers may be the old ones.
+// The identity of a GPU. After a move, a device of the program is a different GPU. Queries for its PCI
+// address and UUID are answered from this data, since the driver's own answers may be the old ones.
 struct Identity {
   int pci_domain = 0;
   int pci_bus = 0;

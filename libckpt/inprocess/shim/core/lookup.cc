@@ -17,7 +17,7 @@ LookUp find() noexcept {
   for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"}) {
     if (void* found = ::dlvsym(RTLD_NEXT, "dlsym", version)) return reinterpret_cast<LookUp>(found);
   }
-  constexpr char kText[] = "gpumigrate: libckpt_shim.so finds no dlsym in this C library\n";
+  constexpr char kText[] = "gpumigrate: libckpt_shim.so cannot find dlsym in this C library\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, std::strlen(kText));
   std::abort();
 }

@@ -41,7 +41,7 @@ void* handle_for(void* handle, const char* name, const void* caller) noexcept {
   void* const own = own_handle();
   const Exported* exported = exported_by_name(name);
   if (exported == nullptr && handle != own) return handle;
-  // If the driver looks up its own functions, at its start or later, it finds its own functions and not the
+  // If the driver looks up its own functions, at its start or later, it gets its own functions and not the
   // shim's.
   if (driver_is_opening() || real_driver_handle() == nullptr || handle_of(caller) == real_driver_handle())
     return handle;

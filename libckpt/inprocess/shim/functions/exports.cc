@@ -49,7 +49,7 @@ void* real_at(std::size_t row) noexcept {
 }
 
 // Returns the rows that the real driver has, sorted by its function's address. Two names may share a function
-// there.
+// in the driver.
 const std::vector<std::uint16_t>& rows_by_address() {
   static const auto* const sorted = [] {
     auto* rows = new std::vector<std::uint16_t>;

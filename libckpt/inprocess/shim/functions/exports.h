@@ -10,12 +10,12 @@ namespace ckpt::shim {
 
 struct Exported {
   const char* name;
-  void* function;  // the shim's function
+  void* function;  // the shim's function of this name
 };
 
 [[nodiscard]] const Exported* exported_by_name(std::string_view name) noexcept;
 
-// Returns the real driver's function of this exported one. Returns null if the driver lacks it.
+// Returns the real driver's function for this exported function. Returns null if the driver lacks it.
 [[nodiscard]] void* real_of(const Exported& exported) noexcept;
 
 // Returns the function that the program gets if the real driver returned `function` for `symbol` (a name

@@ -56,7 +56,7 @@ CUresult cuCtxDetach(CUcontext context) {
   const CUresult result = real().cuCtxDetach(context);
   if (result != CUDA_SUCCESS) return result;
   captures.ended();
-  forget_context(context);
+  erase_context(context);
   return result;
 }
 
@@ -74,7 +74,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx context) {
   const CUresult result = real().cuGreenCtxDestroy(context);
   if (result != CUDA_SUCCESS) return result;
   captures.ended();
-  forget_green_context(context);
+  erase_green_context(context);
   return result;
 }
 

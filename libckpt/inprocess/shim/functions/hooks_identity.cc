@@ -10,7 +10,8 @@
 namespace ckpt::shim {
 namespace {
 
-constexpr int kBusIdBytes = 13;  // the length of "0000:3B:00.0" and its zero; the driver refuses less
+constexpr int kBusIdBytes = 13;  // the length of "0000:3B:00.0" and its terminating zero; the driver refuses
+                                 // a shorter buffer
 
 CUresult answer_uuid(CUresult result, CUuuid* uuid, CUdevice device) {
   if (result != CUDA_SUCCESS) return result;

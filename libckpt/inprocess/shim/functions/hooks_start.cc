@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks of the start. After cuInit the first context makes the process a rank of its job. Many processes only
-// query the driver for a GPU.
+// Hooks of the start. After cuInit the first context makes the process a rank of its job, because many
+// processes only query the driver for a GPU.
 #include <cstdlib>
 
 #include "libckpt/inprocess/shim/core/contexts.h"

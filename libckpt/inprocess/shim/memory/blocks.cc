@@ -128,7 +128,7 @@ void give_back(MemoryState& state, std::uint64_t address, const Block& block, st
     if (!empty || keep_spare(heap, *empty)) return;
   }
   if (region->use == RegionUse::kLarge && pool != nullptr) {
-    pool->kept.emplace(region->bytes, region->id);
+    pool->cached.emplace(region->bytes, region->id);
     return;
   }
   gone.push_back(*state.regions.remove(block.region));

@@ -42,7 +42,7 @@ CUresult wait_for_work(MemoryState& state, const Owner& owner);
 // an address that is not ours.
 std::optional<CUresult> free_block(MemoryState& state, CUdeviceptr address);
 
-// Frees all blocks of a context that has ended.
+// Frees all blocks of a context that was destroyed.
 void free_context(MemoryState& state, CUcontext context);
 void note_primary_context(MemoryState& state, int device, CUcontext context);
 // Returns the primary context as last retained. Returns null if it was never retained.

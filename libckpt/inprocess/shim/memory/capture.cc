@@ -31,8 +31,8 @@ CUresult begin(Function* function, NullStream null, CUstream stream, Arguments..
   return result;
 }
 
-// Returns whether a capture continues after a failed end. The capture may be over (its content was not
-// valid), or another thread must end it.
+// Returns whether a capture continues after a call to end it has failed. The capture may be over (its content
+// was not valid), or another thread must end it.
 bool goes_on(const CaptureOrigin& origin) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return call_real(real().cuStreamIsCapturing, origin.stream, &status) == CUDA_SUCCESS &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test whether memory may be allocated or freed while streams are captured into graphs (captures.h). A
+// Tests whether memory may be allocated or freed while streams are captured into graphs (captures.h). A
 // synchronization of the context would break the capture. The driver's allocation does not: it succeeds or is
 // refused. The test is therefore a small allocation by the driver.
 // Threads: any. Errors: the driver's codes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hooks of plain device memory: cuMemAlloc, cuMemAllocPitch, cuMemFree, cuMemGetInfo. The file also hooks the
-// ends of contexts, which end their memory.
+// functions that destroy contexts, because the memory of a context is then freed.
 #include <algorithm>
 
 #include "libckpt/inprocess/shim/core/contexts.h"
@@ -51,7 +51,7 @@ CUresult destroy_context(CUcontext context, Call call) {
   const CUresult result = call_real(call, context);
   if (result != CUDA_SUCCESS) return result;
   captures.ended();
-  forget_context(context);
+  erase_context(context);
   free_context(shim_memory().state(), context);
   return result;
 }
@@ -107,11 +107,11 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
       current_owner(state.driver, &owner) != CUDA_SUCCESS) {
     return result;
   }
-  const std::uint64_t kept = spare_bytes(state, owner.device);
-  *free_bytes = std::min(*free_bytes + kept, *total);
+  const std::uint64_t spare = spare_bytes(state, owner.device);
+  *free_bytes = std::min(*free_bytes + spare, *total);
   const std::uint64_t limit = state.quota.limit();
   if (limit != 0 && limit < *total) {
-    const std::uint64_t used = state.quota.used(owner.device) - kept;
+    const std::uint64_t used = state.quota.used(owner.device) - spare;
     *total = limit;
     *free_bytes = std::min(*free_bytes, limit - std::min(limit, used));
   }

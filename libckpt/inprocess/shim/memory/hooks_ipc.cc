@@ -29,7 +29,7 @@ struct Opened {
   std::unique_ptr<NotMovable> while_open;
 };
 
-// the key: socket, region, offset, context
+// The key of an opened mapping: socket, region, offset, context.
 using OpenedKey = std::tuple<std::string, std::uint64_t, std::uint64_t, CUcontext>;
 
 struct OpenedTable {

@@ -10,7 +10,7 @@
 namespace ckpt::shim {
 namespace {
 
-// Sets another device's access to all memory of an owner. Call it with the mutex held. Returns the first
+// Sets the access of a device to all memory of an owner. Call it with the mutex held. Returns the first
 // refusal.
 CUresult set_access_to_all(MemoryState& state, const void* owner, const CUmemAccessDesc& access) {
   for (auto& [id, region] : state.regions.by_id()) {

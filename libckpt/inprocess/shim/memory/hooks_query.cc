@@ -20,7 +20,8 @@ constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 40;
 
 struct Facts {
   bool ours = false;
-  bool allocated = false;  // false: the address is in the shim's memory, but in a piece that is free now
+  bool allocated = false;  // whether the address is in an allocation; false if it is in a free piece of the
+                           // shim's memory
   CUdeviceptr base = 0;
   Block block;
   CUmemoryPool pool = nullptr;

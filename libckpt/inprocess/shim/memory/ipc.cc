@@ -29,7 +29,7 @@ constexpr int kPatience = 5;  // the seconds in which a peer must answer
 constexpr int kBacklog = 64;
 
 struct Answer {
-  std::uint64_t bytes = 0;  // 0 if there is no such memory
+  std::uint64_t bytes = 0;  // the size of the memory; 0 if there is no such memory
 };
 
 std::mutex server_mutex;

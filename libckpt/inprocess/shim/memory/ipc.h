@@ -35,7 +35,8 @@ struct IpcMemory {
 // process's regions.
 Result<std::string> ipc_server_name();
 
-// Queries the process that `name` identifies. Gives up after 5 s.
+// Requests the descriptor and the size of the memory from the process that `name` identifies. Fails after 5 s
+// without an answer.
 Result<IpcMemory> fetch_ipc_memory(const IpcName& name);
 
 }  // namespace ckpt::shim

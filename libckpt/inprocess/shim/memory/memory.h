@@ -22,7 +22,7 @@
 namespace ckpt::shim {
 
 struct RegionInfo {
-  std::uint64_t id = 0;          // counted from 1, and never reused
+  std::uint64_t id = 0;          // the number of the region, counted from 1 and never reused
   std::uint64_t generation = 0;  // the change counter when the region was made, counted from 1
   std::uint64_t pointer = 0;     // the region's first mapping; 0 if the program made the region and has not
                                  // mapped it now

@@ -16,7 +16,7 @@ class PeerTable {
  public:
   void enable(const void* user, int user_device, const void* owner);
   void disable(const void* user, const void* owner);
-  // Removes a context or pool that has ended.
+  // Removes a context or pool that was destroyed.
   void forget(const void* one);
 
   // Returns the devices that may access the memory of `owner`.
@@ -25,7 +25,7 @@ class PeerTable {
   [[nodiscard]] std::uint64_t version() const { return version_; }
 
  private:
-  std::map<const void*, std::map<const void*, int>> users_;  // each owner's users, with the user's device
+  std::map<const void*, std::map<const void*, int>> users_;  // the users of every owner, each with its device
   std::uint64_t version_ = 0;
 };
 

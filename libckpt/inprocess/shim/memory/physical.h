@@ -18,7 +18,7 @@ namespace ckpt::shim {
 
 // A device's support for memory that moves.
 struct DeviceFacts {
-  bool movable = false;  // supports virtual memory management and descriptors
+  bool movable = false;  // whether the device supports virtual memory management and descriptors
   bool rdma = false;
   std::uint64_t granule = 0;  // the granularity of physical memory, a power of two
 };

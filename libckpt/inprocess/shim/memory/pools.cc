@@ -32,7 +32,8 @@ void note_use(MemoryState& state, Pool& pool, std::uint64_t bytes) {
   pool.reserved_high = std::max(pool.reserved_high, state.regions.block_bytes(&pool));
 }
 
-// Returns whether a region may be reused, by how much larger it is than requested.
+// Returns whether a region of `has` bytes may be reused for `wants` bytes. The region may be larger by at
+// most a quarter, or by at most 2 MiB if that is more.
 bool fits(std::uint64_t has, std::uint64_t wants) {
   return has >= wants && has - wants <= std::max<std::uint64_t>(wants / 4, std::uint64_t{2} << 20);
 }
@@ -91,16 +92,16 @@ bool take_freed_elsewhere(MemoryState& state, Pool& pool, std::uint64_t bytes, c
 
 bool take_kept(MemoryState& state, Pool& pool, std::uint64_t bytes, CUdeviceptr* out) {
   if (bytes < kLargeBytes) return false;
-  const auto found = pool.kept.lower_bound(bytes);
-  if (found == pool.kept.end() || !fits(found->first, bytes)) return false;
+  const auto found = pool.cached.lower_bound(bytes);
+  if (found == pool.cached.end() || !fits(found->first, bytes)) return false;
   const Region* region = state.regions.find(found->second);
-  pool.kept.erase(found);
+  pool.cached.erase(found);
   *out = region->mappings.begin()->first;
   add_block(state, *out, bytes, region->id, pool.owner);
   return true;
 }
 
-void forget_pool(MemoryState& state, Pool& pool) {
+void erase_pool(MemoryState& state, Pool& pool) {
   state.heaps.erase(&pool);
   state.peers.forget(&pool);
 }
@@ -111,7 +112,7 @@ void sweep_ended(MemoryState& state, std::vector<Region>& gone) {
     reclaim_freed(state, *pool, gone);
     trim_pool(state, *pool, 0, gone);
     if (state.regions.block_bytes(pool.get()) != 0) return false;
-    forget_pool(state, *pool);
+    erase_pool(state, *pool);
     return true;
   });
 }
@@ -147,10 +148,10 @@ void reclaim_freed(MemoryState& state, Pool& pool, std::vector<Region>& gone) {
 }
 
 void trim_pool(MemoryState& state, Pool& pool, std::uint64_t limit, std::vector<Region>& gone) {
-  while (!pool.kept.empty() && state.regions.block_bytes(&pool) > limit) {
-    const auto largest = std::prev(pool.kept.end());
+  while (!pool.cached.empty() && state.regions.block_bytes(&pool) > limit) {
+    const auto largest = std::prev(pool.cached.end());
     gone.push_back(*state.regions.remove(largest->second));
-    pool.kept.erase(largest);
+    pool.cached.erase(largest);
   }
   const auto heap = state.heaps.find(&pool);
   if (heap == state.heaps.end() || !heap->second.spare || state.regions.block_bytes(&pool) <= limit) return;
@@ -209,12 +210,12 @@ void free_pools(MemoryState& state, int device) {
     for (const std::uint64_t id : ids) gone.push_back(*state.regions.remove(id));
     std::erase_if(state.pools, [&](auto& item) {
       if (item.second->owner.device != device) return false;
-      forget_pool(state, *item.second);
+      erase_pool(state, *item.second);
       return true;
     });
     std::erase_if(state.ended_pools, [&](auto& pool) {
       if (pool->owner.device != device) return false;
-      forget_pool(state, *pool);
+      erase_pool(state, *pool);
       return true;
     });
   }

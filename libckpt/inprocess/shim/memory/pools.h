@@ -18,7 +18,7 @@ namespace ckpt::shim {
 void reclaim_freed(MemoryState& state, Pool& pool, std::vector<Region>& gone);
 // Releases unused memory until the pool has no more than `limit` or nothing more can be released.
 void trim_pool(MemoryState& state, Pool& pool, std::uint64_t limit, std::vector<Region>& gone);
-// Ends all waits for the streams of a context that has ended.
+// Ends all waits for the streams of a context that was destroyed.
 void end_waits(MemoryState& state, CUcontext context);
 
 // Adds a pool of this device, whose handle the driver has made.
@@ -32,7 +32,8 @@ struct StreamPlace {
   CUstream stream = nullptr;
   CUcontext context = nullptr;
   int device = 0;
-  std::uint64_t number = 0;  // 0 if the number is not known, or if threads do not share the stream
+  std::uint64_t number = 0;  // the driver's number for the stream; 0 if the number is not known, or if
+                             // threads do not share the stream
 };
 // Returns the place of a stream. `per_thread` selects the meaning of a null stream (the _ptsz functions).
 CUresult place_of(const RealDriver& driver, CUstream stream, bool per_thread, StreamPlace* out);
@@ -43,7 +44,7 @@ CUresult allocate_on_stream(MemoryState& state, Pool& pool, std::uint64_t bytes,
 std::optional<CUresult> free_on_stream(MemoryState& state, CUdeviceptr address, const StreamPlace& place);
 
 // Notes that the program has synchronized with a stream, an event or a context: pools release memory above
-// their thresholds. It is one load if no pool was used since.
+// their thresholds. It costs one load if no memory was freed on a stream in the meantime.
 void memory_synchronized() noexcept;
 
 }  // namespace ckpt::shim

@@ -13,7 +13,7 @@ class Quota {
  public:
   static constexpr int kDevices = 64;
 
-  // Takes the limit; 0 means no limit.
+  // Creates a quota with this limit; 0 means no limit.
   explicit Quota(std::uint64_t limit) : limit_(limit) {}
   // Returns the limit in bytes from GPUMIGRATE_GPU_MEMORY. Returns no limit if the variable is not set or not
   // a number.

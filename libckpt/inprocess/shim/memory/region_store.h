@@ -23,7 +23,7 @@ struct Mapping {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;             // the offset within the allocation
-  std::vector<CUmemAccessDesc> access;  // the last access set for each location
+  std::vector<CUmemAccessDesc> access;  // the access that was set last, for each location
 
   void set_access(const CUmemAccessDesc& desc);
 };
@@ -31,8 +31,8 @@ struct Mapping {
 // The origin of a region, which decides who frees it.
 enum class RegionUse : std::uint8_t {
   kProgram,  // made by the program's cuMemCreate; removed with its last handle and mapping
-  kLarge,    // one allocation of cuMemAlloc or a related function
-  kSlab,     // shared by small allocations
+  kLarge,    // a region with one allocation of cuMemAlloc or a related function
+  kSlab,     // a region that small allocations share
 };
 
 struct Pool;
@@ -113,7 +113,7 @@ class RegionStore {
 
   std::map<std::uint64_t, Region> regions_;
   std::map<std::uint64_t, std::uint64_t> by_address_;  // the region's id for each mapping
-  std::map<const void*, std::uint64_t> block_bytes_;   // the bytes by the owner's key
+  std::map<const void*, std::uint64_t> block_bytes_;   // the block bytes of every owner, by the owner's key
   std::uint64_t next_id_ = 1;
   std::uint64_t generation_ = 0;
 };

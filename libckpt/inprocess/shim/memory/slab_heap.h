@@ -40,8 +40,8 @@ class SlabHeap {
   void erase(std::uint64_t address, std::uint64_t bytes);
 
   std::uint64_t slab_bytes_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;  // the free pieces: bytes, address
-  std::map<std::uint64_t, std::uint64_t> by_address_;          // the free pieces: address, bytes
+  std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;  // the free pieces, by size: bytes, address
+  std::map<std::uint64_t, std::uint64_t> by_address_;          // the free pieces, by address: address, bytes
 };
 
 }  // namespace ckpt::shim

@@ -38,7 +38,8 @@ struct Heap {
 struct Block {
   std::uint64_t bytes = 0;  // the size that the driver would report
   std::uint64_t region = 0;
-  std::uint64_t number = 0;  // counts the blocks of the process, for CU_POINTER_ATTRIBUTE_BUFFER_ID
+  std::uint64_t number = 0;  // the block's number, counted over the whole process, for
+                             // CU_POINTER_ATTRIBUTE_BUFFER_ID
   Owner owner;
   std::shared_ptr<const NotMovable>
       handed_out;  // shared by cuIpcGetMemHandle: other processes may open the block while it exists
@@ -50,19 +51,20 @@ struct FreedBlock {
   Block block;
   std::uint64_t stream = 0;     // the driver's number for the stream; 0 if it is not known
   CUcontext context = nullptr;  // the context of the stream
-  CUevent event = nullptr;      // an event after that work; null if the work has ended
+  CUevent event = nullptr;  // an event recorded after the stream's earlier work; null if that work has ended
 };
 
-// One memory pool of the program. Its handle is the driver's own, whose pool stays empty.
+// One memory pool of the program. Its handle is that of a pool of the driver, which stays empty.
 struct Pool {
   CUmemoryPool handle = nullptr;
-  Owner owner;  // an owner whose .pool is this pool
+  Owner owner;  // the owner of the pool's memory, whose .pool is this pool
   std::uint64_t threshold = 0;
-  std::uint64_t limit = 0;  // the limit; 0 if there is none
+  std::uint64_t limit = 0;  // the limit on the pool's memory; 0 if there is none
   std::uint64_t used = 0;
   std::uint64_t used_high = 0;
   std::uint64_t reserved_high = 0;
-  std::multimap<std::uint64_t, std::uint64_t> kept;  // large regions without a block: bytes and id
+  std::multimap<std::uint64_t, std::uint64_t> cached;  // large regions without a block, by their bytes, with
+                                                       // their id
   std::vector<FreedBlock> freed;
 };
 

@@ -29,7 +29,8 @@ Result<void> RankSession::start_export(std::uint64_t request) {
   return pump_exports();
 }
 
-// Sends the batches that can be sent now. A region that cannot be exported ends the export, not the program.
+// Sends the batches that can be sent now. A region that cannot be exported terminates the export, not the
+// program.
 Result<void> RankSession::pump_exports() {
   while (const std::optional<local::ExportStream::Batch> batch = exports_.next_batch()) {
     CKPT_TRYV(send_batch(*batch));
@@ -67,7 +68,7 @@ Result<void> RankSession::send_batch(const local::ExportStream::Batch& batch) {
 }
 
 // Reports a new region. A failed send means that the keeper has exited: the service thread detects that and
-// ends the process.
+// terminates the process.
 void RankSession::region_added(const RegionInfo& region) {
   const std::lock_guard lock(mutex_);
   if (!exports_.active() || !announced_.emplace(region.id, region).second) return;

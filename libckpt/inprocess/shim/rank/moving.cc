@@ -58,11 +58,12 @@ Result<void> RankSession::map_batch(std::uint64_t request, const local::MapBatch
     // was freed while it was copied. The end of the batches shows whether a region is missing.
     const auto found = regions.find(record.id);
     if (found == regions.end()) continue;
-    Result<void> mapped = found->second.bytes == record.bytes
-                              ? shim_memory().map_region(record.id, descriptors[i].get())
-                              : Error(ErrorCode::kInvalidArgument, "Region " + std::to_string(record.id) +
-                                                                       " of " + std::to_string(record.bytes) +
-                                                                       " bytes is not one of this program");
+    Result<void> mapped =
+        found->second.bytes == record.bytes
+            ? shim_memory().map_region(record.id, descriptors[i].get())
+            : Error(ErrorCode::kInvalidArgument, "Region " + std::to_string(record.id) + " of " +
+                                                     std::to_string(record.bytes) +
+                                                     " bytes does not belong to this program");
     if (!mapped.has_value()) return give_up_mapping(request, mapped.error());
   }
   return send(request, local::MapAck{batch.sequence});

@@ -109,12 +109,12 @@ class RankSession {
   std::uint64_t frees_answered_ = 0;
 
   State state_ = State::kRunning;
-  std::uint64_t pause_request_ = 0;  // the pause that is requested, in progress or reached
+  std::uint64_t pause_request_ = 0;  // the request of the pause that is requested, in progress or reached
   Nanos pause_asked_ns_ = 0;
   std::optional<ResumeOrder> order_;  // an order to continue as soon as the lease is valid again
   bool lease_over_ = false;
   bool lease_closed_ = false;
-  bool left_ = false;  // the rank left for a dump
+  bool left_ = false;  // whether the rank has left for a dump
   Closing closing_;
 };
 

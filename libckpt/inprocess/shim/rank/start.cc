@@ -16,7 +16,7 @@ namespace {
 
 std::once_flag g_once;
 std::once_flag g_prepared;
-std::atomic<RankSession*> g_session{nullptr};  // exists as long as the process
+std::atomic<RankSession*> g_session{nullptr};  // the session, which exists as long as the process
 
 void forget() {
   RankSession* session = g_session.exchange(nullptr);
@@ -31,7 +31,7 @@ Result<void> start_session(const std::string& socket_path) {
   return session->start();
 }
 
-// Returns null outside of a job, and in a forked child.
+// Returns null outside a job, and in a forked child.
 const char* keeper_socket() {
   const char* path = std::getenv("CKPT_SOCKET");
   return path == nullptr || path[0] == '\0' || forgotten() ? nullptr : path;

@@ -56,14 +56,14 @@ class MovesTest : public WithContext<NodeOfJobs> {
   std::unique_ptr<Moves> moves_;
 };
 
-TEST_F(MovesTest, MessageOfASwitchReachesTheSwitchAlone) {
+TEST_F(MovesTest, MessageOfASwitchReachesOnlyTheSwitch) {
   begin_switch();
   EXPECT_EQ(of(CommitKind::kHandover).newest(), 5U);
   EXPECT_EQ(of(CommitKind::kGang).newest(), 0U);
   EXPECT_TRUE(link_.told.empty());
 }
 
-TEST_F(MovesTest, MessageOfAGangReachesTheGangCommitAlone) {
+TEST_F(MovesTest, MessageOfAGangReachesOnlyTheGangCommit) {
   moves_->on_message({9, 7, 1, wire::Party(), wire::Party(Role::kSource, 3), wire::Query()});
   await_event(io_, "the question about the move", [this] { return !link_.told.empty(); });
   EXPECT_TRUE(link_.told.front().asks_for_info);

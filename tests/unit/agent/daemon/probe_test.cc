@@ -68,7 +68,7 @@ TEST(Probe, HungMoverIsKilledAndOtherFactsAreReported) {
   const FakeMover mover("echo $$ > \"$0.pid\"; exec sleep 1000");
   const Json facts = probe(mover.path(), std::chrono::milliseconds(300));
   for (const char* part : {"driver", "ucx"})
-    EXPECT_THAT(facts[part]["problem"].get<std::string>(), HasSubstr("did not end within 300 ms"));
+    EXPECT_THAT(facts[part]["problem"].get<std::string>(), HasSubstr("did not finish within 300 ms"));
   EXPECT_TRUE(facts.contains("criu"));
 }
 

@@ -45,7 +45,7 @@ std::string reason_with(const std::string& library, std::vector<std::uint32_t> v
 TEST(InventoryReason, NodeWithoutGpusReportsTheReason) {
   EXPECT_NE(reason_with("/no/such/library.so").find("/no/such/library.so"), std::string::npos);
   EXPECT_EQ(reason_with(FAKE_NVML), "");
-  EXPECT_EQ(reason_with(FAKE_NVML, {7}), "The GPU driver names none of the GPUs in visible_gpus");
+  EXPECT_EQ(reason_with(FAKE_NVML, {7}), "The GPU driver reports none of the GPUs in visible_gpus");
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ TEST_F(ChoiceTest, FailedProbeRefusesNoMigration) {
   EXPECT_TRUE(choice.is_free());
 }
 
-TEST_F(ChoiceTest, DriverWithoutEitherMethodIsRefusedAndProbedAgain) {
+TEST_F(ChoiceTest, DriverWithoutAMemoryMethodIsRefusedAndProbedAgain) {
   // The probe fails the first time.
   const std::string asked = folder_.path() + "/asked";
   const std::string probe = folder_.path() + "/probe";

@@ -52,8 +52,8 @@ TEST_F(KnownGpusTest, AnotherCardAtTheSameAddressReplacesTheOldCard) {
   EXPECT_TRUE(gpus_.of_uuid("GPU-old")->replaced);
   EXPECT_THAT(gpus_.follow(inventory({card(0, "GPU-new", "00000000:10:00.0")})).gone,
               IsEmpty());  // the removed GPU is reported only once
-  gpus_.forget_replaced("GPU-old");
-  gpus_.forget_replaced("GPU-new");
+  gpus_.erase_replaced("GPU-old");
+  gpus_.erase_replaced("GPU-new");
   EXPECT_EQ(gpus_.of_uuid("GPU-old"), nullptr);
   EXPECT_EQ(record_.gpus.size(), 1U);
 }
@@ -65,7 +65,7 @@ TEST_F(KnownGpusTest, MissingCardIsReportedOnceAndKeepsItsAddress) {
   EXPECT_FALSE(changes.cards);
   EXPECT_FALSE(gpus_.follow(inventory({card(0, "GPU-a", "0000:10:00.0")})).any);
   EXPECT_EQ(gpus_.at(*health::parse_pci("0000:20:00"))->uuid, "GPU-b");
-  gpus_.forget_replaced("GPU-b");
+  gpus_.erase_replaced("GPU-b");
   EXPECT_NE(gpus_.of_uuid("GPU-b"), nullptr);
 }
 
@@ -114,7 +114,7 @@ TEST_F(KnownGpusTest, FindingForARemovedCardCordonsNoGpu) {
   EXPECT_FALSE(finding.cordon);
   EXPECT_EQ(finding.outcome, wire::HealthOutcome::kNone);
   EXPECT_EQ(finding.source, "inventory");
-  EXPECT_THAT(finding.reason, HasSubstr("not in the node any more"));
+  EXPECT_THAT(finding.reason, HasSubstr("no longer in the node"));
   EXPECT_THAT(finding.reason, HasSubstr("GPU-old"));
 }
 

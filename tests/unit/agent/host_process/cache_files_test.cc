@@ -152,7 +152,7 @@ TEST_F(CacheFilesTest, MissingCacheFileAtTheTargetIsAccepted) {
   EXPECT_TRUE(check_files(list, kTriton));
   const auto refused = check_files(list, {});
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message().find("in none of its cache_folders"), std::string::npos);
+  EXPECT_NE(refused.error().message().find("not in any of the target's cache_folders"), std::string::npos);
   list.cached.files.clear();
   EXPECT_FALSE(check_files(list, kTriton));
 }

@@ -179,7 +179,7 @@ TEST_F(NamedMemoryTest, NameInUseIsRefusedAndLeavesNoFile) {
   std::ofstream("/dev/shm/" + saved->files.back().names.front()) << "of another program";
   const auto problems = why_not_made(*saved);
   ASSERT_EQ(problems.size(), 1u);
-  EXPECT_NE(problems[0].find("exists at the target already"), std::string::npos);
+  EXPECT_NE(problems[0].find("already exists at the target"), std::string::npos);
   const auto made = restore_named_memory(images(), "test-j1");
   ASSERT_FALSE(made.has_value());
   EXPECT_EQ(made.error().code(), ErrorCode::kRefused);

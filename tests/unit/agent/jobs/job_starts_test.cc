@@ -42,7 +42,7 @@ class JobStartsTest : public NodeOfJobs {
   int checks_ = 0;
 };
 
-TEST_F(JobStartsTest, TwoOrdersForOneInstanceCheckAndStartItOnce) {
+TEST_F(JobStartsTest, TwoOrdersForOneInstanceStartTheInstanceOnce) {
   auto first = order("the first order");
   auto second = order("the second order");
   EXPECT_EQ(checks_, 1) << "the second order must wait for the first one, also during its check";
@@ -98,7 +98,7 @@ JobRecord rank_with(std::vector<std::string> environment) {
 }
 
 // The coordinator learns the port that the node has added only later. It may repeat its order without it.
-TEST_F(JobStartsTest, RepeatedOrderGetsTheRankWhosePortTheNodeHasChosen) {
+TEST_F(JobStartsTest, RepeatedOrderReturnsTheRankWithItsChosenPort) {
   leave_instance(rank_with({"A=b", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711"}));
   ASSERT_TRUE(run_until_done(io_, table_->rediscover()));
   const auto there = table_->started_as(1, 1);
@@ -131,7 +131,7 @@ TEST(Rendezvous, RankGetsTheVariablesThatItsOrderLacks) {
   EXPECT_EQ(alone.env, std::vector<std::string>{"A=b"}) << "it meets nobody";
 }
 
-TEST(OneRank, AnyOtherNumberOfRanksIsRefused) {
+TEST(OneRank, AnyNumberOfRanksExceptOneIsRefused) {
   std::vector<wire::RankSpec> ranks;
   EXPECT_EQ(only_rank(ranks).error().code(), ErrorCode::kNotSupported);
   ranks.emplace_back().gpu_index = 3;

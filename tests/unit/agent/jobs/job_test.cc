@@ -169,7 +169,7 @@ TEST_F(JobTest, StatusOfAnExitedKeeperIsReadAfterARestart) {
 }
 
 // A keeper writes the end before it sends the end. It may exit in between.
-TEST_F(JobTest, AnEndThatTheKeeperHasOnlyWrittenReachesTheListeners) {
+TEST_F(JobTest, ExitFoundOnlyInTheStatusFileReachesTheListeners) {
   const std::string folder = leave_instance(1, 1);
   PlayedKeeper keeper(io_, folder);
   JobTable table(*environment_);
@@ -226,7 +226,7 @@ class MuteProcess {
 };
 
 // The connection breaks, the rank ends, and the keeper states that only in its next answer.
-TEST_F(JobTest, AnEndInTheAnswerOfAKeeperReachesTheListeners) {
+TEST_F(JobTest, ExitReportedInAKeeperAnswerReachesTheListeners) {
   const std::string folder = leave_instance(1, 1);
   const MuteProcess process(folder);
   std::optional<PlayedKeeper> keeper;

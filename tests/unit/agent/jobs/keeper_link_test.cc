@@ -66,7 +66,7 @@ TEST_F(KeeperLinkTest, OversizedBatchFailsAndReportsTheRemedy) {
   ASSERT_FALSE(deposited);
   EXPECT_EQ(deposited.error().code(), ErrorCode::kInvalidArgument);
   EXPECT_THAT(deposited.error().to_string(), HasSubstr("Deposit"));
-  EXPECT_THAT(deposited.error().to_string(), HasSubstr("send it in several"));
+  EXPECT_THAT(deposited.error().to_string(), HasSubstr("split the message"));
   EXPECT_EQ(heard_, 0);
   // The link still works afterwards.
   EXPECT_TRUE(run_until_done(io_, link_->withdraw(1)));

@@ -20,6 +20,7 @@ class LiveProcess {
  public:
   explicit LiveProcess(const std::string& folder) : pid_(::fork()) {
     if (pid_ == 0) {
+      ::close_range(3, ~0U, 0);  // an inherited socket would keep the test's connections open
       for (;;) ::pause();
     }
     std::ofstream(folder + "/keeper.pid") << pid_ << " " << host::start_ticks_of(pid_) << "\n";

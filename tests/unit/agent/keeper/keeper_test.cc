@@ -417,7 +417,7 @@ TEST_F(KeeperTest, PauseOfAnEndedSessionIsRefused) {
 TEST_F(KeeperTest, SecondKeeperInTheSameFolderIsRefused) {
   const std::string folder = start({"wait"});
   EXPECT_EQ(launch(folder, config({"wait"})), 1);
-  EXPECT_NE(text_of(folder + "/said").find("works in"), std::string::npos);
+  EXPECT_NE(text_of(folder + "/said").find("Another keeper uses"), std::string::npos);
   EXPECT_EQ(Agent(folder).status().phase, Phase::kStarting);
 }
 

@@ -114,7 +114,9 @@ TEST_F(TransparentTest, MemoryAllocatedByTheRankReplacesTheArrivedSet) {
     Agent agent(folder);
     pause_and_release(agent);
     deposit(agent, 7, "new");
-    EXPECT_NE(refusal_of(agent, local::Fetch{MemorySet::kArrived, 0, 6, 0}).text.view().find("no such set"),
+    EXPECT_NE(refusal_of(agent, local::Fetch{MemorySet::kArrived, 0, 6, 0})
+                  .text.view()
+                  .find("requested memory set"),
               std::string_view::npos);
     std::uint64_t from = 0;
     for (std::uint64_t id = 1; id <= 2; ++id) {  // two of the three regions

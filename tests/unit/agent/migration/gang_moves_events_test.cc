@@ -193,18 +193,18 @@ class LeftMoveTest : public WithContext<NodeOfJobs> {
   std::optional<FakeGangNode> node_;
 };
 
-TEST_F(LeftMoveTest, SourceThatHadReturnedIsEndedBeforeItStatesFenced) {
+TEST_F(LeftMoveTest, ReturnedSourceIsTerminatedBeforeFencedIsReported) {
   restart_fenced(1, 3);
   EXPECT_TRUE(job_->ended());
 }
 
 // The ranks were restored after the move, as the incarnation after that of the target.
-TEST_F(LeftMoveTest, FencedSourceDoesNotEndAnInstanceFromAnImage) {
+TEST_F(LeftMoveTest, FencedSourceTerminatesNoInstanceFromAnImage) {
   restart_fenced(3, 3);
   EXPECT_FALSE(job_->ended());
 }
 
-TEST_F(LeftMoveTest, TargetIsEndedBeforeItStatesRelinquished) {
+TEST_F(LeftMoveTest, TargetIsTerminatedBeforeRelinquishedIsReported) {
   JobRecord record = new_record();
   record.role = wire::JobRole::kStandby;
   record.migration = kOfRank;

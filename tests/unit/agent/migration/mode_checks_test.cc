@@ -14,7 +14,7 @@
 namespace ckpt::agent {
 namespace {
 
-TEST(CheckNeeds, TargetMustAllowTheMappingsAndThoseOfTheRestore) {
+TEST(CheckNeeds, TargetMustAllowTheMappingsOfTheProgramAndOfTheRestore) {
   wire::MoveNeeds needs;
   needs.most_mappings = 60'000;
   EndpointPayload target;

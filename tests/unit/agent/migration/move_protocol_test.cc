@@ -16,12 +16,12 @@ class MoveProtocolsTest : public ::testing::Test {
   MoveProtocols protocols_{switches_, gangs_};
 };
 
-TEST_F(MoveProtocolsTest, MessageGoesToTheProtocolThatItNames) {
+TEST_F(MoveProtocolsTest, MessageIsPassedToTheProtocolNamedInTheMessage) {
   EXPECT_EQ(&protocols_.of(wire::CommitKind::kHandover), &switches_);
   EXPECT_EQ(&protocols_.of(wire::CommitKind::kGang), &gangs_);
 }
 
-TEST_F(MoveProtocolsTest, JobOrMoveOfEitherProtocolIsOpen) {
+TEST_F(MoveProtocolsTest, OpenMovesOfBothProtocolsAreFound) {
   switches_.open = {1};
   gangs_.open = {2};
   switches_.sent = {11};
@@ -32,7 +32,7 @@ TEST_F(MoveProtocolsTest, JobOrMoveOfEitherProtocolIsOpen) {
   EXPECT_FALSE(protocols_.sends(13));
 }
 
-TEST_F(MoveProtocolsTest, LimitsGoToTheProtocolThatKnowsTheMove) {
+TEST_F(MoveProtocolsTest, LimitsAreSetInTheProtocolThatKnowsTheMove) {
   EXPECT_TRUE(protocols_.set_limits({}));
   EXPECT_EQ(gangs_.limits_set, 0);
   switches_.limits_answer = Error(ErrorCode::kNotFound, "no source");
@@ -42,7 +42,7 @@ TEST_F(MoveProtocolsTest, LimitsGoToTheProtocolThatKnowsTheMove) {
   EXPECT_EQ(protocols_.set_limits({}).error().code(), ErrorCode::kNotFound);
 }
 
-TEST_F(MoveProtocolsTest, OtherErrorOfTheFirstProtocolIsReturned) {
+TEST_F(MoveProtocolsTest, ErrorOtherThanNotFoundOfTheFirstProtocolIsReturned) {
   switches_.limits_answer = Error(ErrorCode::kRefused, "no");
   EXPECT_EQ(protocols_.set_limits({}).error().code(), ErrorCode::kRefused);
   EXPECT_EQ(gangs_.limits_set, 0);

@@ -79,7 +79,7 @@ TEST_F(SettlingTest, PausedJobThatEitherProtocolHoldsStaysPaused) {
   }
 }
 
-TEST_F(SettlingTest, CooperativeStandbyAtItsGateIsNoPausedJob) {
+TEST_F(SettlingTest, CooperativeStandbyAtItsGateIsNotTreatedAsAPausedJob) {
   find(new_record(), local::Phase::kDumped);
   settle().finish();
   EXPECT_FALSE(keeper_->is_asked());

@@ -271,7 +271,7 @@ TEST_F(TargetSessionTest, FailureAfterFreeTargetIsNotReported) {
 }
 
 // The source may run by then.
-TEST_F(TargetSessionTest, InstanceThatIsBroughtAfterFreeTargetIsFreedAndNotRun) {
+TEST_F(TargetSessionTest, InstanceCreatedAfterFreeTargetIsFreedAndDoesNotRun) {
   FakeKeeper keeper(leave_instance(), local::Phase::kDumped);
   JobTable jobs(*environment_);
   ASSERT_TRUE(run_until_done(io_, jobs.rediscover()));

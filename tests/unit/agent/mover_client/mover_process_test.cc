@@ -197,7 +197,7 @@ TEST_F(MoverProcessTest, MoverThatSendsAMalformedPacketIsKilledAndTheReasonIsRep
   mover->send_bytes({std::byte{1}, std::byte{2}});
   await_heard(1);
   EXPECT_THAT(death_, HasSubstr("The mover was stopped"));
-  EXPECT_THAT(death_, HasSubstr("A mover packet of 2 bytes"));
+  EXPECT_THAT(death_, HasSubstr("A mover packet has an invalid length of 2 bytes"));
   mover->await_agent_gone();
 }
 

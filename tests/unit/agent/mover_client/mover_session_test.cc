@@ -207,7 +207,7 @@ TEST_F(MoverSessionTest, OversizedPacketEndsTheMoverAndFailsTheSession) {
   auto attaches = attach();
   mover_->send_bytes(std::vector<std::byte>(mover::kMaxPacketBytes + 1));
   ASSERT_FALSE(attaches.result());
-  EXPECT_THAT(attaches.result().error().to_string(), HasSubstr("over the limit"));
+  EXPECT_THAT(attaches.result().error().to_string(), HasSubstr("exceeds the limit"));
 }
 
 TEST_F(MoverSessionTest, MessageWithoutItsDescriptorsEndsTheMoverAndFailsTheSession) {

@@ -461,7 +461,7 @@ TEST_F(ApiTest, TimeoutEndsAnOpenMigration) {
   const json begun = cluster_.post("/v1/jobs/train/migrate", R"({"to":"node-b","timeout_ms":1})").json();
   const json m = finished(begun["id"]);
   EXPECT_EQ(m["result"], "timed-out");
-  EXPECT_EQ(m["error"], "The migration did not end within 1 ms: the standby was not ready");
+  EXPECT_EQ(m["error"], "The migration did not finish within 1 ms: the standby was not ready");
   EXPECT_EQ(m["exit_code"], 2);
   EXPECT_EQ(m["runs_at"], "node-a:0");
 }

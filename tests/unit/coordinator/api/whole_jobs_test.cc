@@ -36,7 +36,7 @@ class WholeJobsTest : public ApiTest {
   }
 };
 
-TEST_F(WholeJobsTest, AJobOfOneRankIsItsRank) {
+TEST_F(WholeJobsTest, AJobOfOneRankIsShownLikeItsRank) {
   const json job = run_job();
   EXPECT_EQ(job["size"], 1) << job;
   EXPECT_EQ(job["gpus"], json::array({"node-a:0"})) << job;
@@ -54,7 +54,7 @@ TEST_F(WholeJobsTest, AJobOfOneRankIsItsRank) {
   EXPECT_EQ(plan["size"], 1) << plan;
 }
 
-TEST_F(WholeJobsTest, RanksAreShownTogetherAndAlone) {
+TEST_F(WholeJobsTest, RanksAreShownInTheirJobAndSeparately) {
   const json job = run_ranks("ranks");
   EXPECT_EQ(job["size"], 2) << job;
   EXPECT_EQ(job["gpus"], json::array({"node-a:0", "node-b:0"})) << job;
@@ -74,7 +74,7 @@ TEST_F(WholeJobsTest, RanksAreShownTogetherAndAlone) {
   EXPECT_EQ(rank["ranks"][0]["rank"], 1) << rank;
 }
 
-TEST_F(WholeJobsTest, ACallMayChooseARank) {
+TEST_F(WholeJobsTest, ACallMaySelectARank) {
   run_ranks("ranks");
   EXPECT_EQ(cluster_.get("/v1/jobs/ranks/logs").body, "of rank 0\n");
   EXPECT_EQ(cluster_.get("/v1/jobs/ranks/logs?rank=1").body, "of rank 1\n");
@@ -85,7 +85,7 @@ TEST_F(WholeJobsTest, ACallMayChooseARank) {
   expect_error(cluster_.post("/v1/jobs/ranks.1/migrate", R"({"ranks":[1]})"), 400, "usage", 64);
 }
 
-TEST_F(WholeJobsTest, ImagesAreOfAllRanks) {
+TEST_F(WholeJobsTest, ImageCallsForASingleRankAreRefused) {
   run_ranks("ranks");
   for (const char* call : {"snapshot", "suspend", "unprotect", "resume", "restore"})
     expect_is_for_whole_jobs(cluster_.post(std::string("/v1/jobs/ranks.1/") + call));
@@ -103,7 +103,7 @@ TEST_F(WholeJobsTest, AJobIsRemovedOnceAllRanksHaveEnded) {
 }
 
 // A job of one rank has its own reason. A job of several has that of the rank that failed, with its number.
-TEST_F(WholeJobsTest, AnEndedJobGivesTheReason) {
+TEST_F(WholeJobsTest, AnEndedJobReportsTheRankThatFailed) {
   run_job();
   a_->end_job(1, 3);
   const json alone = cluster_.get("/v1/jobs/train/wait?timeout_ms=30000").json();
@@ -117,7 +117,7 @@ TEST_F(WholeJobsTest, AnEndedJobGivesTheReason) {
 }
 
 // An ended job of one rank gives its name to a job of several.
-TEST_F(WholeJobsTest, ANameIsThatOfTheLiveJob) {
+TEST_F(WholeJobsTest, ANameSelectsTheLiveJob) {
   run_job();
   EXPECT_EQ(cluster_.post("/v1/jobs/train/stop").status, 202U);
   EXPECT_EQ(cluster_.get("/v1/jobs/train/wait?timeout_ms=30000").json()["state"], "exited");
@@ -128,7 +128,7 @@ TEST_F(WholeJobsTest, ANameIsThatOfTheLiveJob) {
 }
 
 // An ended job that had the name of a rank does not hide the rank.
-TEST_F(WholeJobsTest, ANameOfARankIsThatOfTheLiveRank) {
+TEST_F(WholeJobsTest, TheNameOfARankSelectsTheLiveRank) {
   run_job("ranks.1");
   EXPECT_EQ(cluster_.post("/v1/jobs/ranks.1/stop").status, 202U);
   EXPECT_EQ(cluster_.get("/v1/jobs/ranks.1/wait?timeout_ms=30000").json()["state"], "exited");

@@ -96,9 +96,9 @@ TEST_F(DeniedCertificatesTest, EntryIsRemovedAfterItsCertificateExpires) {
   constexpr std::int64_t kDayS = 24 * 3600;
   ASSERT_TRUE(denied_->deny("ab", entry(now_s() + kDayS)));
   ASSERT_TRUE(denied_->deny("cd", entry()));
-  ASSERT_TRUE(denied_->forget_ended(now_s() + kDayS));
+  ASSERT_TRUE(denied_->remove_ended(now_s() + kDayS));
   EXPECT_TRUE(is_denied("ab")) << "a node's clock may be behind";
-  ASSERT_TRUE(denied_->forget_ended(now_s() + 3 * kDayS));
+  ASSERT_TRUE(denied_->remove_ended(now_s() + 3 * kDayS));
   EXPECT_FALSE(is_denied("ab"));
   EXPECT_TRUE(is_denied("cd")) << "its end is not known";
   reopen();

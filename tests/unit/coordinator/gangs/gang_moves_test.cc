@@ -8,59 +8,12 @@
 #include <memory>
 
 #include "coordinator/daemon/coordinator.h"
-#include "libckpt/protocol/gang/gang_plan.h"
-#include "tests/unit/coordinator/support/nodes_fixture.h"
+#include "tests/unit/coordinator/gangs/gang_moves_fixture.h"
 
 namespace ckpt::coordinator::test {
 namespace {
 
 using nlohmann::json;
-
-class GangMovesTest : public NodesTest {
- protected:
-  // Starts one rank on node-a and one on node-b. Two other nodes stay free.
-  void start_ranks() {
-    for (const char* name : {"node-a", "node-b", "node-c", "node-d"}) answer_groups(node(name));
-    start();
-    const auto begun = cluster_.post(
-        "/v1/jobs", R"({"argv":["./train"],"cwd":"/tmp","name":"ranks","ranks":2,"nodes":["node-a","node-b"],
-                        "env":{"MASTER_ADDR":"x","MASTER_PORT":"1"}})");
-    ASSERT_EQ(begun.status, 201U) << begun.body;
-  }
-  // Makes the agent answer. If `waits_for` is not 0, it answers once that many nodes were queried.
-  void answer_groups(FakeAgent& agent) {
-    agent.on_other = [this, &agent](const wire::FrameHeader& header, std::span<const std::byte> body) {
-      if (header.type != wire::FrameType::kAskGroups) return;
-      gang::RankGroups answer;
-      answer.request_id = wire::decode<gang::AskGroups>(body).value().request_id;
-      answer.knows_gang = true;
-      const std::lock_guard lock(mutex_);
-      unanswered_.emplace_back(&agent, answer);
-      if (unanswered_.size() < waits_for) return;
-      for (const auto& [asked, groups] : std::exchange(unanswered_, {}))
-        asked->post([asked, groups] { asked->send(groups); });
-    };
-  }
-
-  // Makes the agents give the answers that they have kept, and all later answers at once.
-  void answer_now() {
-    const std::lock_guard lock(mutex_);
-    waits_for = 0;
-    for (const auto& [asked, groups] : std::exchange(unanswered_, {}))
-      asked->post([asked, groups] { asked->send(groups); });
-  }
-  static json rank_of(const json& drain) {
-    for (const json& entry : drain["jobs"])
-      if (entry["name"] != "solo") return entry;
-    return {};
-  }
-
-  std::size_t waits_for = 0;
-
- private:
-  std::mutex mutex_;
-  std::vector<std::pair<FakeAgent*, gang::RankGroups>> unanswered_;
-};
 
 // Each node answers only once all nodes were queried. If they were queried one after the other, none would
 // answer in time.
@@ -89,7 +42,7 @@ TEST_F(GangMovesTest, ADryRunIsRefusedLikeTheMove) {
   ASSERT_EQ(plan.status, 200U) << plan.body;
   EXPECT_FALSE(plan.json()["possible"].get<bool>()) << plan.body;
   EXPECT_TRUE(plan.json()["to"].is_null()) << plan.body;
-  EXPECT_THAT(plan.json()["reason"].get<std::string>(), testing::HasSubstr("does not reach node-c"));
+  EXPECT_THAT(plan.json()["reason"].get<std::string>(), testing::HasSubstr("cannot reach node-c"));
 }
 
 // The dry run of a drain plans the ranks at the place as one move. Their places count for the jobs after

@@ -58,7 +58,8 @@ TEST(ImageFinder, ImageOfASetIsNotUsedAlone) {
   const auto checked = ImageFinder::check_is_alone(image);
   ASSERT_FALSE(checked.has_value());
   EXPECT_EQ(checked.error().code(), ErrorCode::kRefused);
-  EXPECT_NE(checked.error().to_string().find("all ranks of its job continue together"), std::string::npos);
+  EXPECT_NE(checked.error().to_string().find("all ranks of its job must continue together"),
+            std::string::npos);
 }
 
 }  // namespace

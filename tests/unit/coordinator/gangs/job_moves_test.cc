@@ -66,7 +66,7 @@ class JobMovesTest : public NodesTest {
   }
 };
 
-TEST_F(JobMovesTest, APlanNamesTheRanksAndThePlacesOfOneAndOfSeveralRanks) {
+TEST_F(JobMovesTest, PlanListsTheRanksOfAJobAndTheirPlaces) {
   const auto one = dry_run(whole("one"), request_to("node-c"));
   ASSERT_TRUE(one) << one.error().to_string();
   EXPECT_EQ(one->moved, std::vector<std::uint32_t>{0});
@@ -99,7 +99,7 @@ TEST_F(JobMovesTest, AnUnknownJobIsNotFound) {
   EXPECT_EQ(migrate(9999, request_to("auto")).error().code(), ErrorCode::kNotFound);
 }
 
-TEST_F(JobMovesTest, OneReasonTellsWhyAJobCannotBeMoved) {
+TEST_F(JobMovesTest, UnreachableJobReportsWhyItCannotBeMoved) {
   EXPECT_EQ(why_not_movable("one"), "");
   EXPECT_EQ(why_not_movable("two"), "");
   node("node-a").stop();
@@ -121,7 +121,7 @@ TEST_F(JobMovesTest, NodesAreQueriedAboutAJobOfOneRankOnly) {
   });
 }
 
-TEST_F(JobMovesTest, AMoveOfOneRankIsItsOwnSwitch) {
+TEST_F(JobMovesTest, AMoveOfOneRankUsesTheSwitchProtocol) {
   const auto begun = migrate(whole("one"), request_to("node-c"));
   ASSERT_TRUE(begun) << begun.error().to_string();
   const json rows = cluster_.get("/v1/migrations").json();

@@ -169,7 +169,7 @@ TEST_F(EvacuationsTest, TheActualReasonIsReportedIfNoActionIsPossible) {
   two_nodes(1);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
   const std::string note = wait_for_evacuation("job-a", "left")["note"];
-  EXPECT_NE(note.find("its memory must not be read any more, and the job has no image"), std::string::npos)
+  EXPECT_NE(note.find("its memory must no longer be read, and the job has no image"), std::string::npos)
       << note;
 }
 
@@ -182,7 +182,7 @@ TEST_F(EvacuationsTest, AMoveToAFailingGpuIsAborted) {
   const json m = closed_migration(cluster_, id);
   EXPECT_EQ(m["result"], "failed") << m;
   EXPECT_EQ(m["exit_code"], 1) << m;
-  EXPECT_NE(m["error"].get<std::string>().find("node-b:0 no longer takes jobs: Xid 64"), std::string::npos)
+  EXPECT_NE(m["error"].get<std::string>().find("node-b:0 no longer accepts jobs: Xid 64"), std::string::npos)
       << m;
   EXPECT_EQ(job("job-a")["node"], "node-a");
 }
@@ -253,7 +253,7 @@ TEST_F(EvacuationsTest, FindingIsShownInTheGpuListTheJobAndTheMetrics) {
   EXPECT_NE(cluster_.get("/metrics").body.find("gpumigrate_jobs_left_on_bad_gpu 0\n"), std::string::npos);
 }
 
-TEST_F(EvacuationsTest, AnUncordonedGpuTakesNoJobShortlyAfterItsFinding) {
+TEST_F(EvacuationsTest, AnUncordonedGpuReceivesNoJobShortlyAfterItsFinding) {
   two_nodes(0);
   report("node-a", {against_all(1, HealthOutcome::kRestore)});
   cluster_.wait_for_event("cordoned");

@@ -78,7 +78,7 @@ TEST(ImageOperation, NoInstanceStartsWhileAnAbandonedInstanceMayRun) {
   EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);
 }
 
-TEST(ImageOperation, ForceDoesNotReplaceTheExitOfAVisibleInstance) {
+TEST(ImageOperation, ForcedOperationStillEndsALivingInstance) {
   const ImageOperation ending = at(OperationStage::kEnding, true);
   OperationView view;
   EXPECT_EQ(next_step(ending, view), OperationStep::kEnded);

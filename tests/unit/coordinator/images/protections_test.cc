@@ -139,7 +139,7 @@ TEST_F(ImagesOfRanks, ProtectionThatOneRankCannotWriteIsRefused) {
   EXPECT_TRUE(ranks()["protection"].is_null());
 }
 
-TEST_F(ImagesOfRanks, NoteNamesTheNodesWhoseLossTakesImagesAlong) {
+TEST_F(ImagesOfRanks, NoteListsTheNodesWhoseLossDestroysImages) {
   const auto note = [this](const std::string& job, const std::string& to) {
     const auto answer = cluster_.post("/v1/jobs/" + job + "/protect",
                                       R"({"every_ms":60000,"dry_run":true,"to":")" + to + R"("})");
@@ -167,7 +167,7 @@ TEST_F(ImagesOfRanks, SnapshotTakesAnImageOfEachRank) {
             (std::map<std::string, unsigned>{{"ranks.0", 1}, {"ranks.1", 1}, {"train", 1}}));
 }
 
-TEST_F(ImagesOfRanks, RestoreWithoutTheNodesConfirmationIsForOneRankOnly) {
+TEST_F(ImagesOfRanks, ForcedRestoreOfAJobOfSeveralRanksIsRefused) {
   expect_refused(cluster_.post("/v1/jobs/ranks/restore", R"({"force":true})"), 501,
                  "--force is not supported for a job of several ranks");
 }

@@ -90,7 +90,7 @@ TEST_F(ImagesTest, RestoreFromAnOlderImageRequiresAcceptedLoss) {
   a_.checkpoint_store->age_ms = 0;
   order("suspend");
   const auto older = cluster_.post("/v1/jobs/train/restore", R"({"image":"j1.v1@node-a"})");
-  expect_refused(older, 409, "has run beyond j1.v1@node-a");
+  expect_refused(older, 409, "has continued since j1.v1@node-a");
   EXPECT_EQ(job()["state"], "parked");
   EXPECT_EQ(order("restore")["restored"]["lost_ms"], 0);
 }
@@ -104,7 +104,7 @@ TEST_F(ImagesTest, AnEndedJobIsNotRestoredBesideALiveJobOfItsName) {
                       "env":{"MASTER_ADDR":"x","MASTER_PORT":"1"}})");
   ASSERT_EQ(ranks.status, 201U) << ranks.body;
   expect_refused(cluster_.post("/v1/jobs/j1/restore", kAccept), 409,
-                 "another job that has not ended has its name");
+                 "another job that has not ended uses the same name");
 }
 
 TEST_F(ImagesTest, RestoreOfAStoppedParkedJobLosesNoWork) {
@@ -214,7 +214,7 @@ TEST_F(ImagesTest, ImagesTakenAfterAFaultAreSuspectAndNotTheDefault) {
         << image;
   EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["last_snapshot"]["suspect"],
             "the GPU has fallen off the bus");
-  expect_refused(cluster_.post("/v1/jobs/train/suspend"), 409, "its memory must not be read any more");
+  expect_refused(cluster_.post("/v1/jobs/train/suspend"), 409, "its memory must no longer be read");
   order("snapshot", R"({"to":"/vault"})");
   order("snapshot", R"({"to":"/vault"})");
   EXPECT_EQ(a_.checkpoint_store->kept, 2U + 3U) << "suspect images push no good one out";

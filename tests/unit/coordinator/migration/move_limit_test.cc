@@ -18,7 +18,7 @@ Migration move_with_limit(std::int64_t timeout_ms) {
 }
 
 // A timer that is armed again, after a restart of the coordinator, runs only for the rest of the limit.
-TEST(MoveLimit, TimerRunsForWhatIsLeftOfTheLimit) {
+TEST(MoveLimit, TimerRunsForTheRemainderOfTheLimit) {
   const Migration move = move_with_limit(60'000);
   EXPECT_EQ(left_of_limit(move, 1'000'000, kGrace), milliseconds(60'000));
   EXPECT_EQ(left_of_limit(move, 1'050'000, kGrace), milliseconds(10'000));

@@ -117,7 +117,7 @@ TEST_F(StopTest, JobThatContinuesFromItsBarrierKeepsItsIncarnation) {
     b_->send_commit(m, wire::Role::kTarget, wire::Role::kCoordinator, wire::Ran(k));
     b_->send_commit(
         m, wire::Role::kTarget, wire::Role::kCoordinator,
-        wire::Relinquished(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
+        wire::Relinquished(wire::Reason(ErrorCode::kAborted, "The instance at the target has exited")));
     return true;
   };
   start_nodes();
@@ -140,7 +140,7 @@ TEST_F(StopTest, RollbackInterruptedByACoordinatorRestartIsReportedAsRestored) {
     if (gives_up)
       b_->send_commit(
           m, wire::Role::kTarget, wire::Role::kCoordinator,
-          wire::Relinquished(wire::Reason(ErrorCode::kAborted, "The instance at the target has ended")));
+          wire::Relinquished(wire::Reason(ErrorCode::kAborted, "The instance at the target has exited")));
     return gives_up.load();
   };
   start_nodes();

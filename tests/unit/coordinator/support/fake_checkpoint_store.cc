@@ -222,7 +222,7 @@ void FakeCheckpointStore::restore(const wire::RestoreImage& order) {
 
 void FakeCheckpointStore::give_up_restores() {
   for (const std::uint64_t request : std::exchange(held_restores_, {}))
-    reply(request, ErrorCode::kAborted, "The restore was given up: the job is to end");
+    reply(request, ErrorCode::kAborted, "The restore was canceled because the job must end");
 }
 
 void FakeCheckpointStore::release_lists() {

@@ -61,7 +61,7 @@ Result<void> write_past(const std::string& coordinator_folder, const Past& past)
   std::error_code failure;
   std::filesystem::create_directories(coordinator_folder, failure);
   if (failure)
-    return Error(ErrorCode::kIo, "Making the folder " + coordinator_folder + " failed: " + failure.message());
+    return Error(ErrorCode::kIo, "Cannot create the folder " + coordinator_folder + ": " + failure.message());
   CKPT_TRY(store, Store::open(coordinator_folder + "/state.db"));
   CKPT_TRY(transaction, Transaction::begin(store.database()));
   for (std::uint64_t i = 0; i < past.jobs; ++i) {

@@ -65,7 +65,7 @@ TEST(XidTable, ErrorsNameLineAndColumn) {
   EXPECT_THAT(error_of(header + "5,N,app,yes,none,none,,,"), HasSubstr("my.csv:2:24: 9 fields"));
   EXPECT_THAT(error_of(header + "5,N\x01,app,yes,none,none,"), HasSubstr("my.csv:2:3:"));
   EXPECT_THAT(error_of(header + "5,N,app,yes,none,none,\n\n5,N,app,yes,none,none,\n"),
-              HasSubstr("my.csv:4:1: a second row for 5"));
+              HasSubstr("my.csv:4:1: duplicate row for 5"));
   EXPECT_THAT(error_of(header + "5,N,app,yes,none,none," + std::string(401, 'x')), HasSubstr("at most 400"));
 }
 

@@ -169,11 +169,11 @@ class HuggingFace(FrameworkTest):
             huggingface.prepare(trainer)
         trainer.train(done)
 
-    def test_trainer(self):
+    def test_trainer_continues_after_a_move_at_each_step(self):
         self.check_each_step(10)
         self.assertEqual(self.parts[:2], ("model", "optimizer"))
 
-    def test_trainer_of_another_version(self):
+    def test_trainer_of_an_unsupported_version_is_refused(self):
         transformers = types.SimpleNamespace(TrainerCallback=object, __version__="4.1")
         with unittest.mock.patch.dict(sys.modules, transformers=transformers):
             with self.assertRaisesRegex(gpumigrate.UsageError, "4.1 has no _run_epoch"):
@@ -207,20 +207,20 @@ class Lightning(FrameworkTest):
                 return
             batches = iter(loader)
 
-    def test_fit(self):
+    def test_fit_continues_after_a_move_at_each_step(self):
         self.check_each_step(12)
 
-    def test_the_barrier_is_where_the_optimizer_has_stepped(self):
+    def test_barrier_follows_each_step_of_the_optimizer(self):
         self.accumulate = 2
         self.run_once(None, 0)
         self.assertEqual(self.barriers, 6)
 
-    def test_several_optimizers(self):
+    def test_several_optimizers_are_refused(self):
         self.optimizers = ("a", "b")
         with self.assertRaisesRegex(gpumigrate.UsageError, "has 2 optimizers"):
             self.run_once(None, 0)
 
-    def test_a_loader_without_its_callback(self):
+    def test_a_loader_without_its_callback_is_refused(self):
         with unittest.mock.patch.dict(sys.modules, {"lightning.pytorch": types.SimpleNamespace(Callback=object)}), \
                 unittest.mock.patch("importlib.util.find_spec", return_value=True):
             _, loader = lightning.prepare(Shuffled())
@@ -265,11 +265,11 @@ class Accelerate(FrameworkTest):
         self.check_each_step(8)
         self.assertEqual(self.parts[:2], ("model", "optimizer"))
 
-    def test_order_is_that_of_the_pass(self):
+    def test_order_of_the_batches_is_that_of_the_pass(self):
         self.loader = AcceleratedLoader
         self.check_each_step(8)
 
-    def test_several_processes(self):
+    def test_several_processes_are_refused(self):
         with self.assertRaisesRegex(gpumigrate.UsageError, "has 2 processes"):
             accelerate.attach(types.SimpleNamespace(num_processes=2), None)
 
@@ -277,7 +277,7 @@ class Accelerate(FrameworkTest):
 class Outside(JobTest):
     socket = ""
 
-    def test_a_loader_is_as_it_was(self):
+    def test_a_loader_is_unchanged_outside_gpumigrate(self):
         with unittest.mock.patch.dict(sys.modules, transformers=types.SimpleNamespace(TrainerCallback=object)):
             trainer = HuggingFace.Trainer()
             huggingface.prepare(trainer)

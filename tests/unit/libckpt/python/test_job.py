@@ -47,7 +47,7 @@ class OutsideGpumigrate(JobTest):
         self.assertEqual(done.stdout, "started\n[(0, 'a'), (0, 'b'), (1, 'a'), (1, 'b')] False\n", done.stderr)
         self.assertEqual(done.stderr, "")
 
-    def test_in_transparent_mode_the_process_moves_by_itself(self):
+    def test_package_is_inactive_in_transparent_mode(self):
         for preload, active in (("/usr/lib/libother.so", True), ("/usr/lib/libother.so:/opt/libckpt_shim.so", False)):
             self.new_process()
             with unittest.mock.patch.dict(os.environ, CKPT_SOCKET="/nonexistent/keeper.sock", LD_PRELOAD=preload):
@@ -59,7 +59,7 @@ class OutsideGpumigrate(JobTest):
 
 
 class Naming(JobTest):
-    def test_memory_is_named_by_what_describes_it(self):
+    def test_buffer_accepts_arrays_pointers_and_allocations(self):
         job = gpumigrate.attach()
         job.buffer("array", Array(), kind="parameter")
         job.buffer("pointer", 1 << 20, 100)
@@ -68,13 +68,13 @@ class Naming(JobTest):
         self.assertEqual(job._session.tensors, {"array": (4096, 32, 11, (4, 2), 1), "pointer": (1 << 20, 100, 1, (100,), 3),
                                                 "made": (made.pointer, 64, 1, (64,), 3)})
 
-    def test_memory_that_is_not_named_can_be_freed(self):
+    def test_unnamed_memory_can_be_freed(self):
         job = gpumigrate.attach()
         made = job.alloc(64)
         job.free(made)
         self.assertEqual(job._session.freed, [made.pointer])
 
-    def test_warm_up_is_for_standbys(self):
+    def test_warm_up_runs_only_in_standbys(self):
         ran = []
         gpumigrate.attach().warmup(lambda: ran.append("fresh"))
         self.new_process(b"")
@@ -121,23 +121,23 @@ class Moving(JobTest):
             self.assertEqual(arrived, {"steps": stop})
         return log.getvalue()
 
-    def test_sequences(self):
+    def test_sequence_continues_after_a_move_at_every_barrier(self):
         self.assertEqual(self.check_every_barrier(lambda: [5, 6, 7]), "")
 
-    def test_a_loader_without_a_state_is_read_again_and_the_log_has_it(self):
+    def test_a_loader_without_a_state_is_read_again_and_logged(self):
         class Shuffled:
             def __iter__(self):
                 return iter(random.sample(range(100), 4))
         self.assertIn("3 batches of Shuffled were read and dropped", self.check_every_barrier(Shuffled))
 
-    def test_a_loader_with_random_batches(self):
+    def test_a_loader_with_random_batches_continues_after_a_move(self):
         class Noisy:
             def __iter__(self):
                 order = random.sample(range(100), 3)
                 return (number + random.random() for number in order)
         self.check_every_barrier(Noisy)
 
-    def test_a_loader_with_a_state_goes_on_by_itself(self):
+    def test_a_loader_with_a_state_continues_from_its_state(self):
         class Stateful:
             begins = 0
 
@@ -154,7 +154,7 @@ class Moving(JobTest):
                 self.begins = state["begins"]
         self.assertEqual(self.check_every_barrier(Stateful), "")
 
-    def test_functions_of_the_start_run_after_the_state_is_there(self):
+    def test_start_functions_run_after_the_state_is_restored(self):
         job, totals = self.begin()
         totals["a"] = 1
         job.start()
@@ -165,7 +165,7 @@ class Moving(JobTest):
         job.start()
         self.assertEqual(seen, [(True, {"a": 1})])
 
-    def test_a_job_without_steps_has_its_generators(self):
+    def test_random_generators_of_a_job_without_steps_are_restored(self):
         job, _ = self.begin()
         job.start()
         saved = self.saved_by(job)
@@ -174,13 +174,13 @@ class Moving(JobTest):
         job.start()
         self.assertEqual(random.random(), expected)
 
-    def test_a_barrier_for_each_optimizer_step(self):
+    def test_steps_with_accumulation_have_one_barrier_per_optimizer_step(self):
         job, _ = self.begin()
         with unittest.mock.patch.object(job, "barrier") as barrier:
             list(job.steps(range(7), accumulate=3))
         self.assertEqual(barrier.call_count, 2)
 
-    def test_a_standby_that_does_not_fit_ends_at_once(self):
+    def test_a_standby_with_different_states_exits_immediately(self):
         job, _ = self.begin()
         job.register("here", int, int)
         job.start()
@@ -203,7 +203,7 @@ class Moving(JobTest):
             self.saved_by(job)
         out.flush.assert_called()
 
-    def test_state_that_cannot_be_saved_ends_the_move_and_not_the_job(self):
+    def test_state_that_cannot_be_saved_fails_only_the_move(self):
         job, _ = self.begin()
         job.register("open file", lambda: sys.stdin, id)
         job.start()
@@ -220,11 +220,11 @@ class WrongUses(JobTest):
     def refused(self, error, pattern):
         return self.assertRaisesRegex(error, pattern)
 
-    def test_second_attach(self):
+    def test_second_attach_is_refused(self):
         with self.refused(gpumigrate.UsageError, "has attached already"):
             gpumigrate.attach()
 
-    def test_names_twice(self):
+    def test_duplicate_names_are_refused(self):
         self.job.buffer("a", Array())
         with self.refused(gpumigrate.UsageError, "buffer 'a' is named already"):
             self.job.buffer("a", Array())
@@ -232,27 +232,27 @@ class WrongUses(JobTest):
         with self.refused(gpumigrate.UsageError, "host state 'b' is registered already"):
             self.job.register("b", int, int)
 
-    def test_too_late(self):
+    def test_registration_after_the_start_is_refused(self):
         self.job.start()
         for late in (lambda: self.job.buffer("a", Array()), lambda: self.job.register("a", int, int),
                      lambda: self.job.warmup(print), lambda: self.job.on_start(print)):
             with self.refused(gpumigrate.UsageError, "comes too late"):
                 late()
 
-    def test_second_pass_without_epochs(self):
+    def test_second_pass_without_epochs_is_refused(self):
         list(self.job.steps([1]))
         with self.refused(gpumigrate.UsageError, r"second pass.*job.epochs"):
             list(self.job.steps([1]))
 
-    def test_barrier_before_the_start(self):
+    def test_barrier_before_the_start_is_refused(self):
         with self.refused(gpumigrate.UsageError, r"before start\(\)"):
             self.job.barrier()
 
-    def test_steps_of_nothing(self):
+    def test_steps_without_data_are_refused(self):
         with self.refused(gpumigrate.UsageError, "has no data"):
             next(self.job.steps())
 
-    def test_memory_that_cannot_be_named(self):
+    def test_memory_of_an_unsupported_kind_is_refused(self):
         for memory, reason in ((7, "needs nbytes"), ("text", "neither a device pointer nor"),
                                (Array(typestr="<c8"), "elements of type <c8"), (Array(strides=(4, 16)), "are not contiguous")):
             with self.refused(gpumigrate.UsageError, reason):
@@ -260,7 +260,7 @@ class WrongUses(JobTest):
         with self.refused(gpumigrate.UsageError, "its kind is one of"):
             self.job.buffer("a", Array(), kind="weights")
 
-    def test_memory_freed_while_it_is_named(self):
+    def test_free_of_named_memory_is_refused(self):
         made = self.job.alloc(64)
         self.job.buffer("made", made)
         with self.refused(gpumigrate.UsageError, "'made' lies in the memory to be freed"):
@@ -283,19 +283,19 @@ class WrongUses(JobTest):
                 with self.assertWarnsRegex(gpumigrate.MoveWarning, pattern):
                     self.saved_by(job)
 
-    def test_freed(self):
+    def test_freed_memory_is_refused(self):
         self.changed(lambda array: setattr(array, "pointer", 0), "'a' was freed")
 
-    def test_reshaped(self):
+    def test_reshaped_memory_is_refused(self):
         self.changed(lambda array: setattr(array, "shape", (2, 2)), r"named as f4\[4, 2\] and is f4\[2, 2\] now")
 
-    def test_retyped(self):
+    def test_memory_with_another_type_is_refused(self):
         self.changed(lambda array: setattr(array, "typestr", "<i4"), r"and is i4\[4, 2\] now")
 
-    def test_replaced(self):
+    def test_replaced_memory_is_refused(self):
         self.changed(lambda array: setattr(array, "pointer", 8192), "'a' lies in other memory")
 
-    def test_never_stepped(self):
+    def test_job_that_never_stepped_is_reported(self):
         with unittest.mock.patch("sys.stderr", io.StringIO()) as log:
             self.job._at_exit()
         self.assertIn("never stepped", log.getvalue())
@@ -308,7 +308,7 @@ class WrongUses(JobTest):
             self.job.finish()
         self.assertEqual((session.ended, log.getvalue()), (False, ""))
 
-    def test_a_fresh_job_that_cannot_start(self):
+    def test_a_fresh_job_that_cannot_start_reports_the_error(self):
         with unittest.mock.patch.object(FakeSession, "ready", side_effect=gpumigrate.LibraryError("no context")):
             with self.refused(gpumigrate.LibraryError, "no context"):
                 self.job.start()

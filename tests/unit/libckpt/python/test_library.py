@@ -9,7 +9,7 @@ from gpumigrate._library import Session, candidates, load
 
 
 class Library(unittest.TestCase):
-    def test_a_session_from_its_start_to_its_end(self):
+    def test_session_refuses_repeated_calls_from_start_to_end(self):
         session = Session()
         self.addCleanup(session.shutdown)
         self.assertFalse(session.standby)
@@ -24,17 +24,17 @@ class Library(unittest.TestCase):
             session.ready()
         session.barrier()
 
-    def test_a_library_that_is_not_there(self):
+    def test_a_missing_library_is_reported(self):
         with unittest.mock.patch.dict(os.environ, {"GPUMIGRATE_LIBCKPT": "/nonexistent/libckpt.so.1"}):
             with self.assertRaisesRegex(LibraryError, "cannot be loaded .*/nonexistent/.*set GPUMIGRATE_LIBCKPT"):
                 load()
 
-    def test_a_library_that_is_something_else(self):
+    def test_a_library_other_than_libckpt_is_refused(self):
         with unittest.mock.patch.dict(os.environ, {"GPUMIGRATE_LIBCKPT": "libc.so.6"}):
             with self.assertRaisesRegex(LibraryError, "libc.so.6 is not libckpt.so.1"):
                 load()
 
-    def test_where_it_is_looked_for(self):
+    def test_library_is_finally_searched_by_its_name(self):
         with unittest.mock.patch.dict(os.environ, {"GPUMIGRATE_LIBCKPT": ""}), \
                 unittest.mock.patch("shutil.which", return_value=None):
             self.assertEqual(candidates()[-1], "libckpt.so.1")

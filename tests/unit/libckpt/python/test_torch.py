@@ -87,7 +87,7 @@ class TorchTest(JobTest):
 
 
 class Names(TorchTest):
-    def test_names_are_those_of_the_program_and_tied_weights_have_one(self):
+    def test_tensors_have_their_program_names_and_tied_weights_have_one_name(self):
         self.begin()
         names = self.job._session.tensors
         self.assertEqual({name for name in names if name.startswith("model.")},
@@ -101,7 +101,7 @@ class Names(TorchTest):
         self.assertEqual(names["optim.first.weight.exp_avg"][4], 2)
         self.assertEqual(names["model.first.weight"][0], self.model.first.weight.data_ptr())
 
-    def test_all_that_is_named_is_put_into_memory_that_can_be_moved(self):
+    def test_named_tensors_are_placed_in_movable_memory(self):
         model = Model()
         before = {name: tensor.data_ptr() for name, tensor in (*model.named_parameters(), *model.named_buffers())}
         self.begin(model=model)
@@ -109,7 +109,7 @@ class Names(TorchTest):
                 if tensor.data_ptr() == before[name]]
         self.assertEqual(same, ["norm.num_batches_tracked"])
 
-    def test_views_that_are_one_tensor_stay_one(self):
+    def test_views_of_one_tensor_stay_views_of_one_tensor(self):
         model = Model()
         model.last.bias.data = model.first.bias.data.view(4)
         self.begin(model=model)
@@ -127,7 +127,7 @@ class Names(TorchTest):
         with self.assertRaisesRegex(gpumigrate.UsageError, "'a': tensors of torch.float8_e8m0fnu cannot be named"):
             state.layout("a", torch.zeros(3).to(torch.float8_e8m0fnu))
 
-    def test_parameters_of_no_model(self):
+    def test_parameters_without_a_model_are_named_by_their_group(self):
         self.new_process()
         weight = torch.nn.Parameter(torch.ones(3))
         optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
@@ -147,7 +147,7 @@ class Names(TorchTest):
 class Pool(unittest.TestCase):
     """Torch's own allocator is for a GPU: here its calls are looked at."""
 
-    def test_only_what_is_placed_is_in_the_pool(self):
+    def test_only_placed_tensors_are_in_the_pool(self):
         calls = []
         memory = gpumigrate._memory.PoolMemory(unittest.mock.Mock())
         session = memory._session
@@ -166,7 +166,7 @@ class Pool(unittest.TestCase):
         self.assertEqual(calls, [allocator.return_value.allocator.return_value, "in pool", "out", "in pool", "out",
                                  "synchronized", "ended"])
 
-    def test_memory_of_the_processor_is_host_state(self):
+    def test_cpu_memory_is_host_state(self):
         memory = gpumigrate._memory.PoolMemory(None)
         self.assertFalse(memory.holds(torch.zeros(2)))
         self.assertTrue(memory.holds(unittest.mock.Mock(device=torch.device("cuda"))))
@@ -189,14 +189,14 @@ class Moving(TorchTest):
                 job.start()
         return losses, self.model.extra, self.model.norm.num_batches_tracked.item(), self.scheduler.get_last_lr()
 
-    def test_a_training_goes_on_to_the_last_bit(self):
+    def test_a_moved_training_continues_bit_for_bit(self):
         for settings in ({}, {"amsgrad": True}, {"optimizer": "SGD", "momentum": 0.9}, {"optimizer": "SGD"},
                          {"optimizer": "Adagrad"}):
             expected = self.run_moved(0, **settings)
             for stop in (1, 4, 6):
                 self.assertEqual(self.run_moved(stop, **settings), expected, (settings, stop))
 
-    def test_state_made_early_trains_as_state_made_late(self):
+    def test_state_created_early_trains_like_state_created_late(self):
         for optimizer, settings in (("AdamW", {}), ("Adam", {"amsgrad": True}), ("SGD", {"momentum": 0.9, "nesterov": True})):
             losses = []
             for early in (False, True):
@@ -214,7 +214,7 @@ class Moving(TorchTest):
                                  {"momentum_buffer"} if optimizer == "SGD" else
                                  {"exp_avg", "exp_avg_sq"} | ({"max_exp_avg_sq"} if settings else set()))
 
-    def test_host_state_that_a_standby_has_in_device_memory(self):
+    def test_host_state_that_the_standby_keeps_elsewhere_is_refused(self):
         saved = self.saved_by_fresh()
         self.begin(saved)
         state = gpumigrate._torch.TorchState(self.model, self.optimizer, Memory())
@@ -257,21 +257,21 @@ class Data(JobTest):
                     return done[:stop], job._session.saved
         return done, job._session.saved
 
-    def test_the_sampler_is_moved_forward(self):
+    def test_the_sampler_is_advanced_to_the_next_batch(self):
         everything, _ = self.batches(None, 0)
         for stop in (1, 4, 5, 8, 11):
             done, saved = self.batches(None, stop)
             later, _ = self.batches(saved, 0)
             self.assertEqual(done + later, everything, stop)
 
-    def test_with_workers(self):
+    def test_loader_with_workers_continues_after_a_move(self):
         numbers = list(range(12))
         everything, _ = self.batches(None, 0, 2, numbers)
         done, saved = self.batches(None, 4, 2, numbers)
         later, _ = self.batches(saved, 0, 2, numbers)
         self.assertEqual(done + later, everything)
 
-    def test_batches_that_were_done_are_not_loaded(self):
+    def test_completed_batches_are_not_loaded_again(self):
         _, saved = self.batches(None, 5)
         loaded = []
 
@@ -294,38 +294,38 @@ class WrongUses(TorchTest):
         with self.assertRaisesRegex(gpumigrate.StateChanged, pattern):
             self.job.barrier()
 
-    def test_freed(self):
+    def test_freed_memory_is_refused(self):
         self.refused(lambda: self.model.first.weight.untyped_storage().resize_(0), "'model.first.weight' was freed")
 
-    def test_emptied(self):
+    def test_emptied_tensor_is_refused(self):
         def empty():
             self.model.table = torch.zeros(0)
         self.refused(empty, "'model.table' was freed or moved")
 
-    def test_renamed(self):
+    def test_renamed_tensor_is_refused(self):
         def rename():
             self.model.other = self.model.norm
             del self.model.norm
         self.refused(rename, "'model.norm.weight' was renamed or removed")
 
-    def test_reshaped(self):
+    def test_reshaped_memory_is_refused(self):
         def reshape():
             self.model.table = torch.zeros(3, 2)
         self.refused(reshape, r"'model.table' was named as f4\[2, 3\] and is f4\[3, 2\] now")
 
-    def test_replaced(self):
+    def test_replaced_memory_is_refused(self):
         def replace():
             self.model.first.bias.data = torch.zeros(4)
         self.refused(replace, "'model.first.bias' lies in other memory")
 
-    def test_state_made_late(self):
+    def test_state_created_after_attach_is_refused(self):
         self.begin(optimizer="RMSprop")
         self.job.start()
         self.step()
         with self.assertRaisesRegex(gpumigrate.StateChanged, "'optim.first.bias.square_avg' was created after attach"):
             self.job.barrier()
 
-    def test_later_only_the_move_is_refused(self):
+    def test_later_changes_refuse_only_the_move(self):
         self.begin()
         self.job.start()
         for _ in range(3):

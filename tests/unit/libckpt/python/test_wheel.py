@@ -53,7 +53,7 @@ def run(home, *command):
 
 
 class Wheel(unittest.TestCase):
-    def test_it_is_installed_without_a_network_and_works(self):
+    def test_wheel_is_installed_without_a_network_and_works(self):
         allowed = subprocess.run([*NO_NETWORK, "true"], capture_output=True).returncode == 0
         prefix = NO_NETWORK if allowed else ()
         with tempfile.TemporaryDirectory(prefix="gm-wheel-") as folder:
@@ -64,7 +64,7 @@ class Wheel(unittest.TestCase):
             run(folder, *prefix, f"{folder}/venv/bin/pip", "install", "--no-index", wheel)
             self.assertEqual(run(folder, f"{folder}/venv/bin/python", "-I", "-c", USE), "[64, 1000, -4096]\n")
 
-    def test_debian_package_has_the_same(self):
+    def test_debian_package_contains_the_files_of_the_wheel(self):
         with tempfile.TemporaryDirectory(prefix="gm-deb-") as folder:
             deb = run(folder, ROOT / "tools/wheel", "--build", os.environ["GPUMIGRATE_BUILD"], "--deb", folder).strip()
             version = (ROOT / "VERSION").read_text().strip()

@@ -48,25 +48,25 @@ class Gaps(unittest.TestCase):
         return LISTS + f"constexpr auto fields_of(Of<{type_name}>) {{ return fields({entries}); }}\n" \
                        f"constexpr auto list = fields_of(Of<{type_name}>{{}});\n"
 
-    def test_whole_lists_compile(self):
+    def test_complete_field_lists_compile(self):
         self.check_compiles(self.list_of("Three", 'field("a", &Three::a), later("b", &Three::b), not_kept(&Three::c)'))
         self.check_compiles(self.list_of("Made", 'field("a", &Made::a), field("b", &Made::b)'))
 
-    def test_list_without_a_member_is_refused(self):
+    def test_field_list_that_lacks_a_member_is_refused(self):
         self.check_refused(self.list_of("Three", 'field("a", &Three::a), field("b", &Three::b)'), "as many entries")
 
-    def test_list_without_a_member_of_a_struct_with_a_constructor_is_refused(self):
+    def test_field_list_that_lacks_a_member_of_a_struct_with_a_constructor_is_refused(self):
         self.check_refused(self.list_of("Made", 'field("a", &Made::a)'), "decomposes into 2")
 
-    def test_list_with_a_member_twice_is_refused(self):
+    def test_field_list_with_a_repeated_member_is_refused(self):
         self.check_refused(
             self.list_of("Three", 'field("a", &Three::a), field("b", &Three::b), field("c", &Three::b)'), "twice")
 
-    def test_list_with_a_name_twice_is_refused(self):
+    def test_field_list_with_a_repeated_name_is_refused(self):
         self.check_refused(
             self.list_of("Three", 'field("a", &Three::a), field("b", &Three::b), field("b", &Three::c)'), "twice")
 
-    def test_table_of_names_with_a_text_twice_is_refused(self):
+    def test_table_of_names_with_a_repeated_text_is_refused(self):
         table = 'constexpr auto table = names<Two>({{{{Two::kOne, "x"}}, {{Two::kTwo, "{}"}}}});\n'
         self.check_compiles(LISTS + table.format("y"))
         self.check_refused(LISTS + table.format("x"), "twice")

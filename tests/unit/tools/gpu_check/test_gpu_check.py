@@ -27,7 +27,7 @@ class GpuCheck(unittest.TestCase):
                               env=dict(os.environ, **(environment or {})), stdout=subprocess.PIPE, text=True,
                               check=False)
 
-    def test_without_a_driver(self):
+    def test_missing_driver_is_reported_as_no_gpu(self):
         # An invalid library file represents a missing library on every machine.
         (pathlib.Path(self.folder.name) / "libcuda.so.1").write_text("no library")
         done = self.check(environment={"LD_LIBRARY_PATH": self.folder.name})
@@ -75,7 +75,7 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("(libcudart) does not run on the software GPU", item["figures"]["stderr"])
         self.assertIn("cudaErrorNotSupported", item["figures"]["stderr"])
 
-    def test_a_plain_program_moves_there_and_back_with_its_process_and_without(self):
+    def test_a_plain_program_moves_by_swap_and_by_process_move(self):
         done = self.check("--software", "--quick", "--only", "move_torchlike")
         self.assertEqual(0, done.returncode, done.stdout)
         [item] = [item for item in json.loads(self.json.read_text())["items"] if item["name"] == "move_torchlike"]

@@ -238,7 +238,7 @@ TEST(Commands, EachResultHasItsExitCode) {
     const Ended ended = run(coordinator.home(), {"migrate", "train"});
     EXPECT_EQ(ended.code, code) << result;
     EXPECT_NE(ended.out.find(std::string(result) + ": train"), std::string::npos) << ended.out;
-    EXPECT_NE(ended.out.find("it runs at node-a:0"), std::string::npos) << ended.out;
+    EXPECT_NE(ended.out.find("the job runs at node-a:0"), std::string::npos) << ended.out;
   }
 }
 
@@ -288,7 +288,7 @@ TEST(Commands, ControlCAbortsTheMigration) {
   const Ended ended = run(coordinator.home(), {"migrate", "train"});
   EXPECT_TRUE(aborted);
   EXPECT_EQ(ended.code, 2) << ended.err;
-  EXPECT_NE(ended.out.find("it runs at node-a:0"), std::string::npos) << ended.out;
+  EXPECT_NE(ended.out.find("the job runs at node-a:0"), std::string::npos) << ended.out;
 }
 
 // A lost coordinator cannot receive an abort, and a user who interrupts does not want a minute of retries.
@@ -330,14 +330,38 @@ TEST(Commands, SecondControlCEndsACommandWithoutAnAnswer) {
       << ended.err;
 }
 
-TEST(Commands, SecondControlCLeavesTheMigrationRunning) {
+TEST(Commands, SecondControlCStopsFollowingTheRequestedAbort) {
   FakeCoordinator coordinator([&](const FakeRequest& request) {
     if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGINT);
     return json(kOpen);
   });
   const Ended ended = run(coordinator.home(), {"migrate", "train"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_NE(ended.err.find("m7 continues"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("The abort of migration m7 is requested; `gpumigrate watch m7` shows its outcome"),
+            std::string::npos)
+      << ended.err;
+}
+
+TEST(Commands, SecondControlCAfterARefusedAbortSaysThatTheMigrationWasNotAborted) {
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.target.ends_with("/abort")) return refusal(409, "refused", "too late", 5);
+    if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGINT);
+    return json(kOpen);
+  });
+  const Ended ended = run(coordinator.home(), {"migrate", "train"});
+  EXPECT_EQ(ended.code, 6);
+  EXPECT_NE(ended.err.find("Migration m7 was not aborted; `gpumigrate watch m7` shows it"), std::string::npos)
+      << ended.err;
+}
+
+TEST(Commands, ControlCLeavesAWatchedMigrationRunning) {
+  FakeCoordinator coordinator([&](const FakeRequest& request) {
+    if (request.target.find("/watch") != std::string::npos) ::kill(::getpid(), SIGINT);
+    return json(kOpen);
+  });
+  const Ended ended = run(coordinator.home(), {"watch", "m7"});
+  EXPECT_EQ(ended.code, 6);
+  EXPECT_NE(ended.err.find("Migration m7 continues"), std::string::npos) << ended.err;
 }
 
 TEST(Commands, LateAbortIsRefused) {

@@ -39,11 +39,11 @@ TEST(PlacingCommands, DryRunOfRunCountsCausesAndShowsEveryGpuOnRequest) {
 TEST(PlacingCommands, DryRunOfRunWithoutAGpuExitsWithFive) {
   FakeCoordinator coordinator([](const FakeRequest&) {
     return json(
-        R"({"dry_run":true,"to":null,"possible":false,"reason":"No GPU can take the job","candidates":[]})");
+        R"({"dry_run":true,"to":null,"possible":false,"reason":"No GPU can hold the job","candidates":[]})");
   });
   const Ended ended = run(coordinator.home(), {"run", "--dry-run", "--", "/bin/true"});
   EXPECT_EQ(ended.code, 5);
-  EXPECT_TRUE(has(ended.out, "not start: No GPU can take the job")) << ended.out;
+  EXPECT_TRUE(has(ended.out, "not start: No GPU can hold the job")) << ended.out;
 }
 
 TEST(PlacingCommands, DescribeShowsTheMemoryHistory) {

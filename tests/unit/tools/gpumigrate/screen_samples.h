@@ -140,7 +140,7 @@ inline Json sample_recovery() {
     "undecided":[{"migration":"m42-k3fa","job":"j6-k3fa","away":["node-b","node-c"]}],
     "images_of_unknown_jobs":[{"job":"j13-k3fa","name":"low","image":"j13-k3fa.v1@node-a","obstacle":null},
      {"job":"j14-k3fa","name":"ranks-0","image":"j14-k3fa.v2@node-a",
-      "obstacle":"Image j14-k3fa.v2@node-a is one of a set, from which all ranks of its job continue together"}],
+      "obstacle":"Image j14-k3fa.v2@node-a is one of a set, from which all ranks of its job must continue together"}],
     "nodes_away":["node-c"]})json");
 }
 
@@ -156,7 +156,7 @@ Plan sample_plan(bool possible) {
   if (possible) return record::from_answer<Plan>(plan);
   plan["possible"] = false;
   plan["to"] = nullptr;
-  plan["reason"] = "No GPU can take plain: 2 full, 1 current";
+  plan["reason"] = "No GPU can hold plain: 2 full, 1 current";
   plan["candidates"].erase(0);
   return record::from_answer<Plan>(plan);
 }

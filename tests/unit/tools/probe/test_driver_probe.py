@@ -37,7 +37,7 @@ def steps(variant):
 
 
 class DriverProbe(unittest.TestCase):
-    def test_memory_alone(self):
+    def test_memory_parts_of_the_probe_pass(self):
         status, report = probe()
         self.assertEqual(0, status, [(v["name"], v["reason"]) for v in report["variants"]])
         fd = variants(report)["fd"]
@@ -46,7 +46,7 @@ class DriverProbe(unittest.TestCase):
         self.assertEqual("passed", fd["parts"]["make_anew"])
         self.assertIn(("verify what the agent filled", "passed"), steps(fd))
 
-    def test_whole_sequence(self):
+    def test_whole_sequence_of_the_probe_passes(self):
         status, report = probe(test="")
         self.assertEqual(0, status, [(v["name"], v["reason"]) for v in report["variants"]])
         for name in ("kept", "closed", "kept-once-exported", "fd", "fd-mapped", "closed-other-gpu",
@@ -55,7 +55,7 @@ class DriverProbe(unittest.TestCase):
         self.assertIn(("verify meanwhile", "passed"), steps(variants(report)["fd"]))
         self.assertIn(("import memory of GPU 1", "passed"), steps(variants(report)["closed-other-gpu"]))
 
-    def test_a_hang_is_reported_and_the_rest_goes_on(self):
+    def test_a_hang_is_reported_and_the_remaining_variants_continue(self):
         status, report = probe("--step-seconds", "1", "--only", "fd", test="hang")
         self.assertEqual(1, status)
         fd = variants(report)["fd"]
@@ -64,12 +64,12 @@ class DriverProbe(unittest.TestCase):
         self.assertFalse(fd["unkillable"])
         self.assertEqual("not requested", variants(report)["closed"]["reason"])
 
-    def test_a_death_is_reported(self):
+    def test_death_of_a_probe_process_is_reported(self):
         status, report = probe("--only", "closed", test="die")
         self.assertEqual(1, status)
         self.assertEqual("ended", variants(report)["closed"]["outcome"])
 
-    def test_after_a_refused_checkpoint_the_job_is_unlocked_and_the_rest_is_tried(self):
+    def test_probe_continues_after_a_refused_checkpoint(self):
         status, report = probe("--only", "fd-mapped", test="fail")
         self.assertEqual(1, status)
         variant = variants(report)["fd-mapped"]
@@ -78,7 +78,7 @@ class DriverProbe(unittest.TestCase):
         self.assertIn(("cuCheckpointProcessUnlock", "passed"), steps(variant))
         self.assertEqual("passed", variant["parts"]["give_back"])
 
-    def test_no_driver(self):
+    def test_missing_driver_is_reported_with_its_exit_code(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "report.json"
             environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}

@@ -10,7 +10,8 @@ namespace {
 constexpr double kShrinks =
     0.9;  // a round that leaves more than this share of the last round's bytes does not shrink
 constexpr std::uint32_t kStuckRounds = 2;  // after this many such rounds in a row, no improvement is expected
-constexpr std::uint32_t kPatience = 3;     // the number of further rounds to wait for one as good as the best
+constexpr std::uint32_t kPatience = 3;     // the number of further rounds to wait for a round as good as the
+                                           // best one
 constexpr double kAsGoodAsBest = 1.1;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decision when to switch (docs/design.md §5 "Convergence"). After each round the downtime of a handover
-// now is estimated as
+// Decides when to switch (docs/design.md §5 "Convergence"). After each round the downtime of a handover now
+// is estimated as
 //   max(scan, remaining / throughput, beside) + fixed
 // where `throughput` is the drain rate while only sending, and `remaining` the dirty bytes that the barrier's
 // scan will find. The estimate of these bytes is the dirty bytes of this round's scan, multiplied by the
@@ -26,9 +26,10 @@ namespace ckpt::engine {
 struct ConvergenceOptions {
   Nanos max_downtime = 200'000'000;
   std::uint32_t max_rounds = 30;
-  bool switch_anyway = true;  // --if-not-converged switch; false means abort
-  Nanos fixed_cost = 0;       // the known terms of the pause except the copy
-  Nanos beside = 0;           // other work that runs concurrently with the last copy
+  bool switch_anyway = true;  // whether to switch if the copy does not converge (--if-not-converged); false
+                              // means abort
+  Nanos fixed_cost = 0;       // the duration of the known terms of the pause except the copy
+  Nanos beside = 0;           // the duration of other work that runs concurrently with the last copy
 };
 
 struct RoundObservation {
@@ -48,8 +49,8 @@ enum class Advice : std::uint8_t { kContinue, kSwitch, kSwitchAnyway, kGiveUp };
 
 class Convergence {
  public:
-  // Takes the options and `link_rate`, the rate of a plain stream, which is used until a round has measured
-  // its own.
+  // Creates a decision with these options. `link_rate` is the rate of a plain stream, which is used until a
+  // round has measured its own rate.
   Convergence(const ConvergenceOptions& options, double link_rate)
       : options_(options), throughput_(link_rate) {}
 
@@ -58,10 +59,10 @@ class Convergence {
   // handover now. Such rounds keep the target up to date until the barrier. Earlier rounds may have shared
   // the link with host memory.
   void refresh(const RoundObservation& round);
-  // Evaluates a move without rounds: all of `bytes` is copied during the pause.
+  // Evaluates a move without rounds, in which all of `bytes` is copied during the pause.
   Advice evaluate_stop_copy(std::uint64_t bytes);
-  // Returns the downtime if the switch came now. Returns nullopt before the second round, or before a sample
-  // that decided.
+  // Returns the estimated downtime of a switch now. Returns nullopt before the second round, or before a
+  // sample that decided.
   [[nodiscard]] std::optional<Nanos> estimate() const noexcept { return estimate_; }
   [[nodiscard]] std::uint64_t remaining_bytes() const noexcept { return remaining_; }
   [[nodiscard]] double throughput() const noexcept { return throughput_; }
@@ -70,7 +71,8 @@ class Convergence {
   // they do not.
   [[nodiscard]] std::optional<Nanos> eta() const noexcept;
 
-  // Returns whether the limit leaves time for a copy. At another rate the pause may then be within the limit.
+  // Returns whether the pause without its copy would be within the limit. If so, a different rate may bring
+  // the whole pause within the limit.
   [[nodiscard]] bool fits_without_copy() const noexcept { return whole(0) <= options_.max_downtime; }
 
   // Sets the limit during a move (`gpumigrate set`).

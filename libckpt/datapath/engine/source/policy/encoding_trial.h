@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measurement whether encoding makes the whole move faster (docs/design.md §5: a codec that slows the
-// pipeline is not used). The rate of a coding thread alone shows little if cores are shared with copies, the
-// target or the job. The bytes before encoding that arrive per second are therefore measured in windows with
-// and without encoding, while the lanes have enough work. The better choice stays in use, and the other is
-// tried again occasionally. While encoding exceeds the link's raw rate, there is no trial.
+// Measures whether encoding makes the whole move faster (docs/design.md §5: a codec that slows the pipeline
+// is not used). The rate of a coding thread alone shows little if cores are shared with copies, the target or
+// the job. The bytes before encoding that arrive per second are therefore measured in windows with and
+// without encoding, while the lanes have enough work. The better choice stays in use, and the other is tried
+// again occasionally. While encoding exceeds the link's raw rate, there is no trial.
 //
 // Threads: one thread calls observe(), and any thread on(). A pure object: no clock, no I/O; no function
 // fails. Bytes, nanoseconds.

@@ -19,8 +19,8 @@ namespace ckpt::engine {
 
 class RateLimiter {
  public:
-  // The time of a few messages at fabric rates. No sleep is later than this on a machine that can carry the
-  // rate.
+  // The time of a few messages at fabric rates. On a machine that can carry the rate, no sleep overruns by
+  // more than this.
   static constexpr Nanos kCatchUp = 5'000'000;
 
   explicit RateLimiter(std::uint64_t bytes_per_second = 0) : rate_(bytes_per_second) {}

@@ -63,7 +63,7 @@ TEST_F(ComparedFiles, AnotherFileOfTheSameLengthIsRefused) {
     write("model", "AAAA");
     open_in_child("model", flags);
     replace("model", "BBBB");
-    EXPECT_THAT(why_not(), HasSubstr(folder_ / "model has other content at the target")) << flags;
+    EXPECT_THAT(why_not(), HasSubstr(folder_ / "model has different content at the target")) << flags;
     replace("model", "AAAA");
     EXPECT_EQ(why_not(), "") << flags;
   }
@@ -74,14 +74,14 @@ TEST_F(ComparedFiles, MemoryMappedForWritingMustBeTheSameFile) {
   open_in_child("shared", O_RDWR, true);
   EXPECT_EQ(why_not(), "");
   replace("shared", "AAAA");
-  EXPECT_THAT(why_not(), HasSubstr("mapped for writing: put it on a file system that both nodes mount"));
+  EXPECT_THAT(why_not(), HasSubstr("mapped the file for writing: put it on a file system that both nodes mount"));
 }
 
 TEST_F(ComparedFiles, FileMappedReadOnlyIsComparedByContent) {
   write("weights", "AAAA");
   open_in_child("weights", O_RDONLY, true);
   replace("weights", "AAAB");
-  EXPECT_THAT(why_not(), HasSubstr("other content"));
+  EXPECT_THAT(why_not(), HasSubstr("different content"));
   replace("weights", "AAAA");
   EXPECT_EQ(why_not(), "");
 }
@@ -105,7 +105,7 @@ TEST_F(ComparedFiles, FileNumbersOfAnotherKernelAreNotCompared) {
   ASSERT_TRUE(checked.has_value()) << checked.error().message();
   EXPECT_FALSE(checked->same.contains(folder_ / "data"));
   std::ofstream(folder_ / "data") << "BBBB";
-  EXPECT_THAT(why_not(), HasSubstr("other content"));
+  EXPECT_THAT(why_not(), HasSubstr("different content"));
 }
 
 TEST_F(ComparedFiles, LongFileIsComparedBySamplesAndModificationTime) {
@@ -122,7 +122,7 @@ TEST_F(ComparedFiles, LongFileIsComparedBySamplesAndModificationTime) {
     const timespec times[2] = {written, written};
     ASSERT_EQ(::futimens(file.get(), times), 0);
   }
-  EXPECT_THAT(why_not(), HasSubstr("other content"));
+  EXPECT_THAT(why_not(), HasSubstr("different content"));
 }
 
 TEST_F(ComparedFiles, LongFileOpenForWritingMustBeTheSameFile) {
@@ -130,7 +130,7 @@ TEST_F(ComparedFiles, LongFileOpenForWritingMustBeTheSameFile) {
   open_in_child("long", O_RDWR);
   EXPECT_EQ(why_not(), "");
   list_.kernel = "another";
-  EXPECT_THAT(why_not(), HasSubstr("it is large and open for writing"));
+  EXPECT_THAT(why_not(), HasSubstr("the file is large and open for writing"));
 }
 
 TEST_F(ComparedFiles, FileDeletedFromASharedFolderIsAccepted) {
@@ -158,7 +158,7 @@ TEST_F(ComparedFiles, FileOfAStoredImageMustBeUnchanged) {
   open_in_child("data", O_RDONLY);
   EXPECT_EQ(why_not(Compared::kStored), "");
   std::ofstream(folder_ / "data") << "BBBB";
-  EXPECT_THAT(why_not(Compared::kStored), HasSubstr("other content"));
+  EXPECT_THAT(why_not(Compared::kStored), HasSubstr("different content"));
   EXPECT_EQ(why_not(Compared::kNow), "");
 }
 

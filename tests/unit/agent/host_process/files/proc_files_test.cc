@@ -37,7 +37,8 @@ TEST(ProcFiles, ProcFilesOfOtherProcessesAreRefusedByName) {
   EXPECT_THAT(reason, HasSubstr("descriptor 4 of process "));
   EXPECT_THAT(reason, HasSubstr(parent + "/statm, which describes process " + std::to_string(::getpid())));
   EXPECT_THAT(reason, HasSubstr("let the program close the file after reading it"));
-  EXPECT_THAT(why_not([] { ::open("/proc/thread-self/stat", O_RDONLY); }), HasSubstr("one of its threads"));
+  EXPECT_THAT(why_not([] { ::open("/proc/thread-self/stat", O_RDONLY); }),
+              HasSubstr("one of the process's threads"));
   EXPECT_THAT(why_not([] { (void)!::chdir("/proc/self"); }), HasSubstr("working directory"));
 }
 

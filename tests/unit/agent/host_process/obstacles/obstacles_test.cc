@@ -199,7 +199,7 @@ const std::vector<Obstacle> kObstacles = {
     {"SharedFolder",
      [] { return shared_with_parent(CLONE_FS); },
      {"shares its working directory with its parent"}},
-    {"FirstThreadEnded", first_thread_ended, {"has ended its first thread"}},
+    {"FirstThreadEnded", first_thread_ended, {"has ended its main thread"}},
     {"FewDescriptorsLeft", few_descriptors_left, {"of at most 16 descriptors open"}},
     {"HighDescriptor", high_descriptor, {"too close to this agent's limit"}},
     {"Vsock", [] { return ::socket(AF_VSOCK, SOCK_STREAM, 0) >= 0; }, {"AF_VSOCK"}},

@@ -125,7 +125,7 @@ TEST_F(EvacuationPolicy, WithoutATargetAnUrgentJobIsParkedAndOtherJobsWait) {
   EXPECT_EQ(live(no_plan("full")).kind, Kind::kPark);
   EXPECT_TRUE(live(no_plan("full")).snapshot) << "it runs, and its memory can be read";
   facts_.may_come_back = true;
-  EXPECT_EQ(live(no_plan("full")).note, "full; it is moved once a GPU has enough free memory");
+  EXPECT_EQ(live(no_plan("full")).note, "full; the job is moved once a GPU has enough free memory");
   facts_.may_come_back = false;
   e_.urgent = false;
   EXPECT_EQ(live(no_plan("full")).kind, Kind::kWait);

@@ -125,7 +125,7 @@ TEST(GangPlacement, SeveralMovingRanksGoToTheRackOfTheRemainingRanks) {
 }
 
 TEST(GangPlacement, ReasonMentionsNoUnsuitableGpusIfThereAreNone) {
-  EXPECT_EQ(plan_of({gang_gpu("a", 0)}, 2).reason, "No node has 2 GPUs that can each take a rank: a has 1");
+  EXPECT_EQ(plan_of({gang_gpu("a", 0)}, 2).reason, "No node has 2 GPUs that can each hold a rank: a has 1");
 }
 
 TEST(GangPlacement, NvlinkBeatsASharedBoard) {
@@ -158,7 +158,7 @@ TEST(GangPlacement, RanksAreSpreadEvenlyOverTheNamedNodes) {
 TEST(GangPlacement, NamedNodeThatIsTooSmallIsReportedAsTheReason) {
   const auto plan = spread_plan(gpus_of({{"a", 4}, {"b", 1}}), 4, {"a", "b"});
   EXPECT_THAT(plan.places, IsEmpty());
-  EXPECT_EQ(plan.reason, "b is to take 2 ranks, but only 1 of its GPUs can take one");
+  EXPECT_EQ(plan.reason, "b must hold 2 ranks, but only 1 of its GPUs can hold one");
 }
 
 TEST(GangPlacement, OneNodeIsChosenIfOneNodeHasEnoughGpus) {
@@ -180,7 +180,7 @@ TEST(GangPlacement, RackThatHasEnoughBeatsFewerNodes) {
 
 TEST(GangPlacement, TooFewGpusInTotalIsReportedAsTheReason) {
   EXPECT_EQ(spread_plan(gpus_of({{"a", 2}, {"b", 1}}), 4).reason,
-            "Fewer than 4 GPUs can each take a rank: a has 2, b has 1");
+            "Fewer than 4 GPUs can each hold a rank: a has 2, b has 1");
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(MovePlacement, JobMovesToTheBestCandidate) {
   EXPECT_FALSE(plan.no_gpu);
 }
 
-TEST(MovePlacement, ObstacleOfTheJobStandsBeforeTheGpus) {
+TEST(MovePlacement, ObstacleOfTheJobIsReportedBeforeTheGpus) {
   MovingJob job = moving_job();
   job.obstacle = "it is paused";
   const MigratePlan passing = plan_move({view_of("b", 0, 80)}, request_of(30), job);
@@ -49,14 +49,14 @@ TEST(MovePlacement, ObstacleOfTheJobStandsBeforeTheGpus) {
   EXPECT_FALSE(plan_move({view_of("b", 0, 80)}, request_of(30), job).passing);
 }
 
-TEST(MovePlacement, LackOfAGpuPassesIfNodesMayReturn) {
+TEST(MovePlacement, LackOfAGpuIsTemporaryIfNodesMayReturn) {
   std::vector<GpuView> gpus{view_of("b", 0, 80)};
   gpus.front().healthy = false;
   MovingJob job = moving_job();
   const MigratePlan plan = plan_move(gpus, request_of(30), job);
   EXPECT_TRUE(plan.no_gpu);
   EXPECT_FALSE(plan.passing);
-  EXPECT_THAT(plan.reason, HasSubstr("No GPU can take train: "));
+  EXPECT_THAT(plan.reason, HasSubstr("No GPU can hold train: "));
   job.nodes_may_return = true;
   EXPECT_TRUE(plan_move(gpus, request_of(30), job).passing);
 }
@@ -79,7 +79,7 @@ TEST(MovePlacement, PromisedMemoryIsNoLongerAvailable) {
   EXPECT_EQ(plan_move(gpus, request_of(30), moving_job()).to, Place("b", 1));
 }
 
-TEST(MovePlacement, RunningJobReturnsIntoItsOwnMemory) {
+TEST(MovePlacement, MemoryHeldByTheReturningJobCountsAsAvailable) {
   PlacementRequest request;
   request.memory_bytes = 60;
   ReturningJob job;

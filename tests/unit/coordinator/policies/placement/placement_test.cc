@@ -190,7 +190,7 @@ TEST(PlacementFilter, EachFilterReportsItsReason) {
         v.networks = {{"lab", "10.0.1.2", wire::LaneTransport::kUcxTrusted}};
         r.networks = {{"data", "10.0.0.1", wire::LaneTransport::kTls}};
       },
-      "no network in common: the target has lab (ucx-trusted), the source has data (tls)");
+      "the nodes have no common network: the target has lab (ucx-trusted), the source has data (tls)");
 }
 
 TEST(SharedNetwork, SharedNetworkIsTheFirstSourceNetworkThatTheTargetHas) {
@@ -405,7 +405,7 @@ TEST(Placement, ExplanationCoversOnlyTheRequestedGpu) {
   request.memory_bytes = 100 * kGiB;
   const auto candidates = rank_candidates({gpu("a", 0), gpu("b", 0), gpu("b", 1)}, request);
   const std::string reason = why_none(candidates, request);
-  EXPECT_THAT(reason, HasSubstr("b:1: too small: 8.00 GiB in all"));
+  EXPECT_THAT(reason, HasSubstr("b:1: too small: 8.00 GiB in total"));
   EXPECT_THAT(reason, ::testing::Not(HasSubstr("a:0")));
   EXPECT_THAT(reason, ::testing::Not(HasSubstr("b:0")));
   EXPECT_EQ(why_none({}, PlacementRequest()), "there is no GPU");
@@ -437,7 +437,7 @@ TEST(Placement, ARefusalListsTwoGpusAndCountsFurtherCauses) {
   EXPECT_EQ(why_none(rank_candidates(gpus, wanted), wanted), "2 too small, 1 cordoned");
   wanted.node = "a";
   EXPECT_THAT(why_none(rank_candidates(gpus, wanted), wanted),
-              HasSubstr("a:1: too small: 8.00 GiB in all, but the job needs 9.00 GiB"));
+              HasSubstr("a:1: too small: 8.00 GiB in total, but the job needs 9.00 GiB"));
 }
 
 }  // namespace

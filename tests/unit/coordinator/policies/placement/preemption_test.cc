@@ -161,7 +161,7 @@ TEST(Preemption, OccupantHasAPlaceIfAnotherGpuHasTheMemory) {
   EXPECT_FALSE(jobs[2].has_place);
 }
 
-TEST(Preemption, LaterVictimFindsTheMemoryTakenByTheEarlier) {
+TEST(Preemption, LaterVictimCannotUseMemoryTakenByAnEarlierVictim) {
   const std::vector<Occupant> victims{movable(1, 0, 30), movable(2, 0, 30), movable(3, 0, 20)};
   const auto targets = targets_of({gpu(0, 0), gpu(1, 50)}, victims);
   ASSERT_EQ(targets.size(), 3U);

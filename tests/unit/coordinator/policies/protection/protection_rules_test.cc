@@ -6,7 +6,7 @@
 namespace ckpt::coordinator {
 namespace {
 
-TEST(ProtectionRules, FailuresAreCountedInARow) {
+TEST(ProtectionRules, ConsecutiveFailuresAreCounted) {
   Protection protection;
   protection = after_snapshot(protection, Error(ErrorCode::kIo, "disk"));
   protection = after_snapshot(protection, Error(ErrorCode::kIo, "disk"));
@@ -26,7 +26,7 @@ TEST(ProtectionRules, OnlyTransparentJobsHaveAMinimumProtectionInterval) {
   EXPECT_FALSE(is_too_often(job, 1'000));
 }
 
-TEST(ProtectionRules, TheLastPausePredictsTheNext) {
+TEST(ProtectionRules, TheLastPausePredictsTheNextPause) {
   Job job;
   EXPECT_FALSE(pause_of_last(job));
   job.last_downtime_ms = 8;

@@ -56,7 +56,7 @@ TEST_F(ScheduleTest, JobsOfANodeAreSavedOneAfterAnother) {
   EXPECT_EQ(due(1'000'200), Jobs{2});
 }
 
-TEST_F(ScheduleTest, JobOnSeveralNodesWaitsUntilAllAreFree) {
+TEST_F(ScheduleTest, JobOnSeveralNodesWaitsUntilAllItsNodesAreFree) {
   nodes_[4] = {"a", "b"};
   schedule_.protect(3, 30'000, 0, 0);
   schedule_.began(3, {"b"}, 1'000'000);
@@ -69,7 +69,7 @@ TEST_F(ScheduleTest, JobOnSeveralNodesWaitsUntilAllAreFree) {
   EXPECT_TRUE(due(1'000'300).empty());
 }
 
-TEST_F(ScheduleTest, JobThatWaitsForOneNodeIsNotOvertakenOnItsOthers) {
+TEST_F(ScheduleTest, JobThatWaitsForOneNodeIsNotOvertakenOnItsOtherNodes) {
   nodes_[4] = {"a", "b"};
   schedule_.protect(3, 30'000, 0, 0);
   schedule_.began(3, {"b"}, 1'000'000);

@@ -196,7 +196,7 @@ TEST(Rebalance, MovesThatFreeMemoryPrecedeMovesThatNeedMemory) {
     move.job = static_cast<std::size_t>(who);
     move.to = static_cast<std::size_t>(where);
   }
-  EXPECT_EQ(why_move(problem, plan, 0), "makes room at b:0 for job2, job4");
+  EXPECT_EQ(why_move(problem, plan, 0), "frees space at b:0 for job2, job4");
   EXPECT_EQ(why_move(problem, plan, 2), "frees d:0");
 }
 
@@ -236,7 +236,7 @@ TEST(Rebalance, JobIsMovedFirstToFreeMemoryForAnotherJob) {
   ASSERT_EQ(plan.moves.size(), 2U);
   EXPECT_EQ(plan.freed, std::vector<std::size_t>{2});
   EXPECT_EQ(plan.moves[1].job, 3U);
-  EXPECT_EQ(why_move(problem, plan, 0), "makes room at b:0 for job4");
+  EXPECT_EQ(why_move(problem, plan, 0), "frees space at b:0 for job4");
   follow(problem, plan);
 }
 

@@ -459,7 +459,7 @@ TEST_F(TlsLaneTest, ListenerUsesItsPortRange) {
     }
     const auto fifth = transport->listen(kToken, unused);
     ASSERT_FALSE(fifth.has_value());
-    EXPECT_NE(fifth.error().message().find("are taken on 127.0.0.1"), std::string::npos);
+    EXPECT_NE(fifth.error().message().find("are in use on 127.0.0.1"), std::string::npos);
   }
   EXPECT_EQ(taken.size(), 4U);
   EXPECT_EQ(*taken.begin(), ports.first);

@@ -41,7 +41,7 @@ def exported_by(library):
 
 
 class Table(unittest.TestCase):
-    def test_every_function_of_the_header_has_its_row(self):
+    def test_every_function_of_the_header_has_a_row_in_the_table(self):
         declared = declared_functions()
         self.assertGreater(len(declared), 500)
         self.assertEqual([], problems_of(pathlib.Path(OPTIONS.table).read_text(), declared))
@@ -50,13 +50,13 @@ class Table(unittest.TestCase):
         rows = "CKPT_DRIVER_FUNCTION(cuInit, hook)\nCKPT_DRIVER_FUNCTION(cuInit, hook)\nCKPT_DRIVER_FUNCTION(cuMemFree, other)\n"
         self.assertEqual(3, len(problems_of(rows, {"cuInit", "cuMemFree", "cuLaunchKernel"})))
 
-    def test_the_library_shows_the_table_dlsym_and_fopen(self):
+    def test_the_library_exports_only_the_table_dlsym_and_fopen(self):
         expected = {"dlsym", "fopen", "fopen64"}
         for table in [OPTIONS.table, *OPTIONS.more]:
             expected |= {name for name, _ in ROW.findall(pathlib.Path(table).read_text())}
         self.assertEqual(sorted(expected), sorted(exported_by(OPTIONS.shim)))
 
-    def test_the_library_bears_the_drivers_name_and_needs_libc_only(self):
+    def test_the_library_has_the_name_of_the_driver_and_needs_only_libc(self):
         dynamic = run(OPTIONS.readelf, "-d", OPTIONS.shim)
         self.assertEqual(["libcuda.so.1"], re.findall(r"\(SONAME\).*\[(.+)\]", dynamic))
         needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)

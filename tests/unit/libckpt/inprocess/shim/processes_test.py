@@ -26,7 +26,7 @@ class Processes(unittest.TestCase):
         self.assertEqual(alone, live(life, shim=True))
         return alone[1]
 
-    def test_calls(self):
+    def test_driver_calls_have_the_same_results_under_the_shim(self):
         self.assertIn("word 12345678", self.assert_same("call"))
 
     def test_a_forked_child_sees_the_answers_of_the_driver(self):
@@ -34,15 +34,15 @@ class Processes(unittest.TestCase):
         self.assertEqual(2, text.count("parent count 0"))
         self.assertIn("child ended 0", text)
 
-    def test_exec_starts_anew(self):
+    def test_exec_initializes_the_shim_again(self):
         text = self.assert_same("exec")
         self.assertIn("before count 0", text)
         self.assertIn("self count 0", text)
 
-    def test_the_loaders_rules_for_the_next_object(self):
+    def test_rtld_next_keeps_its_meaning_under_the_shim(self):
         self.assertIn("getpid 1", live("next", shim=True)[1])
 
-    def test_a_program_without_cuda_calls_notices_nothing(self):
+    def test_a_program_without_cuda_calls_is_not_affected(self):
         self.assert_same("idle")  # the status also shows that no driver was mapped under the shim
 
     def test_without_a_driver_there_is_no_device(self):

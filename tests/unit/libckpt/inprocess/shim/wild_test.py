@@ -46,19 +46,19 @@ class Wild(unittest.TestCase):
         self.assertRegex(errors, EXCEEDED)
         self.assertEqual(under, text.replace("allocate 0", "allocate 2"))
 
-    def test_by_name(self):
+    def test_calls_pass_the_shim_if_the_driver_is_opened_by_name(self):
         self.assert_passes_the_shim([OPTIONS.wild, "name"])
 
-    def test_by_the_path_of_the_drivers_own_file(self):
+    def test_calls_pass_the_shim_if_the_driver_is_opened_by_its_path(self):
         self.assert_passes_the_shim([OPTIONS.wild, "path", OPTIONS.driver])
 
-    def test_by_a_library_that_binds_to_its_own_libraries_first(self):
+    def test_calls_pass_the_shim_if_a_deepbind_library_opens_the_driver(self):
         self.assert_passes_the_shim([OPTIONS.wild, "deepbind", OPTIONS.plugin])
 
-    def test_before_and_after_vfork_and_exec(self):
+    def test_calls_pass_the_shim_before_and_after_vfork_and_exec(self):
         self.assert_passes_the_shim([OPTIONS.wild, "vfork"])
 
-    def test_by_ctypes(self):
+    def test_calls_pass_the_shim_if_ctypes_opens_the_driver(self):
         self.assert_passes_the_shim([sys.executable, "-c", CTYPES])
 
     def test_by_nvidias_static_runtime_library(self):
@@ -76,15 +76,15 @@ class Wild(unittest.TestCase):
         self.assertIn("cudaErrorInsufficientDriver", errors)
         self.assertNotIn("software GPU", errors)
 
-    def test_library_in_its_own_namespace_is_the_drivers(self):
+    def test_library_in_its_own_linker_namespace_is_the_driver(self):
         self.assertEqual(run([OPTIONS.wild, "namespace", OPTIONS.driver], shim=False),
                          run([OPTIONS.wild, "namespace", OPTIONS.driver], shim=True))
 
-    def test_a_static_program_notices_nothing(self):
+    def test_a_static_program_is_not_affected(self):
         self.assertEqual(run([OPTIONS.static, "look"], shim=True), (0, "secure 0 shim 0\n", ""))
         self.assertEqual(run([OPTIONS.wild, "look"], shim=True), (0, "secure 0 shim 1\n", ""))
 
-    def test_secure_execution_runs_without(self):
+    def test_secure_execution_runs_without_the_shim(self):
         if os.geteuid() != 0:
             self.skipTest("only root can give a program to another user")
         with tempfile.TemporaryDirectory(dir=pathlib.Path(OPTIONS.wild).parent) as folder:

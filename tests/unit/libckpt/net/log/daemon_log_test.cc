@@ -72,7 +72,7 @@ TEST_F(DaemonLogTest, PeerNamesCannotForgeALogLine) {
 TEST_F(DaemonLogTest, FileIsRotatedAtItsSizeLimitAndOldFilesAreRemoved) {
   LogLimits limits;
   limits.bytes = 100;
-  limits.kept = 2;
+  limits.retained = 2;
   LogFile file = std::move(LogFile::open(path_, limits).value());
   for (int i = 0; i < 100; ++i) file.write("line " + std::to_string(1000 + i) + "\n");
   EXPECT_EQ(files(), 3U);
@@ -89,16 +89,16 @@ TEST_F(DaemonLogTest, FileIsRotatedAtItsSizeLimitAndOldFilesAreRemoved) {
 }
 
 TEST_F(DaemonLogTest, StandardErrorFileIsAlsoBounded) {
-  const UniqueFd kept(::dup(STDERR_FILENO));
+  const UniqueFd retained(::dup(STDERR_FILENO));
   const UniqueFd target(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   ASSERT_GE(::dup2(target.get(), STDERR_FILENO), 0);
   LogLimits limits;
   limits.bytes = 64;
-  limits.kept = 1;
+  limits.retained = 1;
   LogFile file = LogFile::of_stderr(limits);
   for (int i = 0; i < 50; ++i) file.write("line " + std::to_string(1000 + i) + "\n");
   const bool by_hand = ::write(STDERR_FILENO, "by hand\n", 8) == 8;
-  ASSERT_GE(::dup2(kept.get(), STDERR_FILENO), 0);
+  ASSERT_GE(::dup2(retained.get(), STDERR_FILENO), 0);
   EXPECT_TRUE(by_hand);
   EXPECT_EQ(files(), 2U);
   EXPECT_TRUE(text().ends_with("line 1049\nby hand\n")) << text();
@@ -107,7 +107,7 @@ TEST_F(DaemonLogTest, StandardErrorFileIsAlsoBounded) {
 TEST_F(DaemonLogTest, TwoProcessesThatShareAFileLoseNoLine) {
   LogLimits limits;
   limits.bytes = 64;
-  limits.kept = 3;
+  limits.retained = 3;
   LogFile one = std::move(LogFile::open(path_, limits).value());
   LogFile other = std::move(LogFile::open(path_, limits).value());
   for (int i = 0; i < 10; ++i) {

@@ -41,7 +41,7 @@ Step<CoordinatorState, Action> restarted(const Record& record) {
   return step(restore_coordinator(record).value(), Restarted{}, kNow, Timing()).value();
 }
 
-TEST(GangCoordinatorRecord, AMoveThatIsToBeGivenUpStaysSoAfterARestart) {
+TEST(GangCoordinatorRecord, AbandonedMoveStaysAbandonedAfterARestart) {
   Record record(move_of_ranks(), Party(), RecordKind::kGranted, 2);
   record.reason = Reason(ErrorCode::kAborted, "asked for");
   const auto made = restarted(record);
@@ -54,7 +54,7 @@ TEST(GangCoordinatorRecord, AMoveThatIsToBeGivenUpStaysSoAfterARestart) {
   }
 }
 
-TEST(GangCoordinatorRecord, AMoveWithoutAnAbortGoesOnAfterARestart) {
+TEST(GangCoordinatorRecord, MoveWithoutAnAbortContinuesAfterARestart) {
   const Record record(move_of_ranks(), Party(), RecordKind::kGranted, 2);
   const auto made = restarted(record);
   EXPECT_FALSE(made.state.abort);
@@ -62,7 +62,7 @@ TEST(GangCoordinatorRecord, AMoveWithoutAnAbortGoesOnAfterARestart) {
 }
 
 // A coordinator that lost its record gives the move up. Its successor knows that from the new record.
-TEST(GangCoordinatorRecord, AMoveWithALostRecordIsGivenUpByEachSuccessor) {
+TEST(GangCoordinatorRecord, MoveWithALostRecordIsAbandonedAfterEachRestart) {
   CoordinatorState state = recover_coordinator(move_of_ranks(), kNow);
   std::vector<Action> actions;
   for (const Party& party : state.info.ranks()) {

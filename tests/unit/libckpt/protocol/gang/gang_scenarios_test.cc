@@ -373,7 +373,7 @@ TEST(GangScenario, GangIsRestoredOnlyAfterEachInstanceHasEnded) {
 }
 
 // The agent is restarted while its instance still ends: the order is carried out again, and then stated.
-TEST(GangScenario, AnEndIsAwaitedAgainAfterARestartOfTheAgent) {
+TEST(GangScenario, ExitOfAnInstanceIsAwaitedAgainAfterAnAgentRestart) {
   World world(with());
   world.take_long_to_end(kLead, 3'000);
   world.hold("Owns");

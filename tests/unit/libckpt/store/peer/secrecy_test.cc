@@ -124,7 +124,7 @@ TEST_F(CheckpointStoreSecrecy, TokenAndContentAreEncryptedOnTheLink) {
   EXPECT_TRUE(tap.has_seen(Bytes(bytes.begin(), bytes.end()))) << "the only thing that is read";
 }
 
-TEST(CheckpointStoreKey, IsThatOfEarlierBuilds) {
+TEST(CheckpointStoreKey, KeyMatchesTheKeyOfEarlierBuilds) {
   std::vector<std::byte> token(32);
   for (std::size_t i = 0; i < token.size(); ++i) token[i] = static_cast<std::byte>(i);
   const FrameKey key = must(frame_key_of(token));

@@ -157,7 +157,7 @@ TEST_F(CertificatesTest, FileOfTheClientTakesPrecedence) {
 TEST_F(CertificatesTest, AClientWithoutACertificateDoesNotConnect) {
   write("token", "secret\n");
   write("client.toml", "url = 'https://127.0.0.1:1'\ntoken_file = '" + path("token") + "'\n");
-  EXPECT_TRUE(has(run(home_, {"jobs"}).err, "No certificate is named"));
+  EXPECT_TRUE(has(run(home_, {"jobs"}).err, "No certificate is specified"));
 }
 
 }  // namespace

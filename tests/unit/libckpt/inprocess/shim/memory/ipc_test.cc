@@ -109,7 +109,7 @@ TEST_F(IpcTest, AProcessIsMovableAgainAfterItsIpcHandlesAreInvalid) {
   EXPECT_FALSE(reason());
 }
 
-TEST_F(IpcTest, IpcHandlesEndWithTheirContext) {
+TEST_F(IpcTest, IpcHandlesBecomeInvalidWithTheirContext) {
   CUcontext made = nullptr;
   ASSERT_OK(real().cuCtxCreate_v2(&made, 0, 0));
   CUdeviceptr pointer = 0;
