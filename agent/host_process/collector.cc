@@ -94,8 +94,13 @@ Result<void> Collector::collect(pid_t root) {
   CKPT_TRY(processes, processes_of(root));
   owner_ = name_owner(root, rules_.names);
   unread_netlink_ = unread_netlink(root);
-  CKPT_TRYV(check_named(root));
+  if (rules_.own.present) {
+    check_own_memory(root);
+  } else {
+    CKPT_TRYV(check_named(root));
+  }
   CKPT_TRY(cached, cache_files_of(root, rules_.cache_folders));
+  std::erase_if(cached.files, [this](const CacheFile& file) { return rules_.own.contains(file.path); });
   cached_ = std::move(cached);
   for (const pid_t pid : processes) {
     const std::size_t before = problems_.size();
@@ -113,7 +118,7 @@ Result<void> Collector::collect(pid_t root) {
 
 void Collector::read_process(pid_t pid, pid_t root) {
   const Tracers own = {::getpid(), rules_.keeper};
-  for (std::string& text : obstacles_of_process(pid, root, own)) problem(std::move(text));
+  for (std::string& text : obstacles_of_process(pid, root, own, rules_.own.present)) problem(std::move(text));
   read_surroundings(pid);
   read_maps(pid);
   read_descriptors(pid);
@@ -121,8 +126,12 @@ void Collector::read_process(pid_t pid, pid_t root) {
 
 // Checks the objects that the kernel knows by a name, whether or not a process has them open now.
 void Collector::check_names() {
-  for (std::string& text : system_v_of(owner_, mapped_system_v_)) problem(std::move(text));
-  for (std::string& text : message_queues_of(owner_)) problem(std::move(text));
+  if (rules_.own.present) {  // CRIU saves the System V objects of an IPC namespace
+    for (std::string& text : message_queues_within(owner_.root)) problem(std::move(text));
+  } else {
+    for (std::string& text : system_v_of(owner_, mapped_system_v_)) problem(std::move(text));
+    for (std::string& text : message_queues_of(owner_)) problem(std::move(text));
+  }
   for (std::string& text : key_rings_of(owner_)) problem(std::move(text));
 }
 
@@ -145,6 +154,7 @@ void Collector::read_surroundings(pid_t pid) {
     problem(name_of_process(pid) + " has another root folder (chroot): start it without one");
   std::string folder = link_of(proc_path(pid, "/cwd"));
   if (strip_deleted(folder)) return problem("the working directory " + folder + " was deleted");
+  if (rules_.own.contains(folder)) return;
   if (names_process(folder) || !why_not_its_own(pid, folder).empty())
     return problem("the working directory of process " + std::to_string(pid) + " is " + folder +
                    ", which describes this node: let the program change to another folder");
@@ -176,7 +186,7 @@ void Collector::read_map(pid_t pid, const std::string& range, const std::string&
   if (is_driver_file(path)) return check_driver_file(pid, path);
   if (has_any_prefix(path, {"/dev/zero", "/[aio]"})) return;
   if (path.starts_with("/SYSV")) {  // the inode of a System V segment is its id
-    if (mapped_system_v_.insert(static_cast<int>(inode)).second)
+    if (!rules_.own.present && mapped_system_v_.insert(static_cast<int>(inode)).second)
       problem(name_of_process(pid) + " has System V shared memory " + std::to_string(inode) +
               " mapped, which cannot be moved: let the program use POSIX shared memory, or unmap it before "
               "the move");
@@ -212,12 +222,13 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
   } else if (!link.starts_with('/')) {
     // An empty link means that the descriptor is closed.
     if (!link.empty()) reason = why_not_nameless(pid, number, link, owner_.tree);
-  } else if (const std::string not_own = why_not_its_own(pid, link); !not_own.empty()) {
+  } else if (const std::string not_own = why_not_of_proc(pid, link); !not_own.empty()) {
     reason = "is " + not_own;
   } else if (!names_process(link) && link != rules_.own_log) {
     reason = why_not_a_file(pid, link, opened_as);
     if (reason.empty() && !link.starts_with("/memfd:")) {
-      if (!is_file_of_contexts(rules_, link)) locks_.note(pid, number, link);
+      check_mount(pid, number, where);
+      if (!is_file_of_contexts(rules_, link) && !rules_.own.contains(link)) locks_.note(pid, number, link);
       check_file(pid, link, opened_as, access_of(pid, number) != O_RDONLY, false);
     }
   }
@@ -236,6 +247,31 @@ void Collector::check_socket(pid_t pid, int number, Inode socket) {
   if (!reason.empty()) problem(sockets_[socket] + " " + reason);
 }
 
+std::string Collector::why_not_of_proc(pid_t pid, const std::string& path) const {
+  return rules_.own.present ? why_not_in_own_proc(path) : why_not_its_own(pid, path);
+}
+
+// Checks the mount of an open file. A process outside of the job may have given the descriptor to the
+// program. CRIU reports "Can't lookup mount".
+void Collector::check_mount(pid_t pid, int number, const std::string& where) {
+  if (!rules_.own.present) return;
+  const int mount = mount_of_descriptor(pid, number);
+  if (mount >= 0 && !own_mounts_.contains(mount))
+    problem(where + " was opened outside of the job's mount namespace: let the program open the file itself");
+}
+
+// Checks the contents of the job's own mounts, which CRIU saves in the pause.
+void Collector::check_own_memory(pid_t root) {
+  for (const Mount& mount : mounts_seen_by(proc_path(root, ""))) own_mounts_.insert(mount.id);
+  for (std::string& text : why_not_own(root, rules_.own)) problem(std::move(text));
+  const std::uint64_t bytes = own_memory_bytes(root, rules_.own);
+  if (bytes <= kMaxOwnMemory) return;
+  problem("the job has " + std::to_string(bytes >> 20) + " MiB of files in " + rules_.own.folders().front() +
+          (rules_.own.private_tmp ? " and /tmp" : "") +
+          " and of System V shared memory, which may have at most " + std::to_string(kMaxOwnMemory >> 20) +
+          " MiB: let the program remove some before the move");
+}
+
 // Checks one open or mapped file. The path `opened_as` also reaches a file that was unlinked.
 void Collector::check_file(pid_t pid, const std::string& path, const std::string& opened_as, bool written,
                            bool mapped) {
@@ -244,6 +280,7 @@ void Collector::check_file(pid_t pid, const std::string& path, const std::string
   FileFact fact;
   fact.path = path;
   const bool deleted = strip_deleted(fact.path);
+  if (rules_.own.contains(fact.path)) return;
   struct stat facts {};
   const bool there = ::stat(opened_as.c_str(), &facts) == 0;
   if (!there && opened_as != path && !is_link(opened_as))
@@ -447,7 +484,7 @@ Result<void> Collector::check_sockets(pid_t root) {
   if (sockets_.empty()) return ok();
   CKPT_TRYV(check_internet_sockets(root));
   CKPT_TRYV(note_bound_sockets(root));
-  CKPT_TRY(named, named_sockets_of(root));
+  CKPT_TRY(named, named_sockets_of(root, rules_.own));
   socket_folders_ = std::move(named.folders);
   CKPT_TRY(connections, tcp_connections(root));
   CKPT_TRY(peers, unix_peers());

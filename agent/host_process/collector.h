@@ -53,12 +53,16 @@ class Collector {
   Result<void> check_ended_connections(pid_t root);
   Result<void> check_pipes(pid_t root);
   Result<void> check_named(pid_t root);
+  void check_own_memory(pid_t root);
+  void check_mount(pid_t pid, int number, const std::string& where);
+  [[nodiscard]] std::string why_not_of_proc(pid_t pid, const std::string& path) const;
   void check_travelling_bytes(const std::string& path, std::uint64_t bytes, const std::string& how);
   void add(FileFact fact);
   void problem(std::string text) { problems_.push_back(std::move(text)); }
 
   const FileRules& rules_;
   NameOwner owner_;
+  std::set<int> own_mounts_;       // ids of the job's mounts, if it has its own (mount_table.h)
   std::set<int> mapped_system_v_;  // ids of the System V shared memory that is mapped
   std::map<Inode, std::string> unread_netlink_;
   std::map<std::string, FileFact> files_;

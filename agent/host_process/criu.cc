@@ -45,6 +45,11 @@ constexpr const char* kNoPlugins = "/proc/sys/kernel";
 // FI_NO_BREAKPOINTS makes CRIU trace the processes by their system calls, as on machines without breakpoints.
 // The kernel takes 12 ms to set the first breakpoint, and that time would be downtime.
 constexpr const char* kNoBreakpoints = "CRIU_FAULT=130";
+// CRIU finds the node's mounts in the job's mount namespace by itself, also those that get the node's later
+// mounts (m) or share them (s).
+constexpr const char* kNodesMounts = "mnt[]:ms";
+// CRIU packs the contents of the job's own mounts with tar and gzip, in the pause.
+constexpr const char* kFastestGzip = "GZIP=-1";
 
 std::string text_of(const char* variable) {
   const char* value = std::getenv(variable);
@@ -149,6 +154,7 @@ std::vector<std::string> dump_command(const std::string& program, pid_t root, co
   argv.insert(argv.end(), {"--leave-stopped", "--skip-in-flight", "--ghost-limit",
                            std::to_string(kMaxUnlinkedBytes), "--tree", std::to_string(root)});
   if (options.makes_links) argv.emplace_back("--link-remap");
+  if (options.own_namespaces) argv.insert(argv.end(), {"--external", kNodesMounts});
   argv.insert(argv.end(), options.more.begin(), options.more.end());
   return argv;
 }
@@ -297,6 +303,7 @@ Task<Result<DumpFacts>> Criu::dump_once(pid_t root, const DumpOptions& options) 
   for (std::string& word : options_for(answers_)) spec.argv.push_back(std::move(word));
   spec.environment = environment_for(answers_);
   spec.environment.emplace_back(kNoBreakpoints);
+  if (options.own_namespaces) spec.environment.emplace_back(kFastestGzip);
   if (!options.preload.empty()) spec.environment.push_back("LD_PRELOAD=" + options.preload);
   spec.output_path = options.work + "/criu.out";
   spec.own_session = true;  // a signal to the agent's process group must not interrupt the restore
@@ -336,6 +343,7 @@ std::vector<std::string> Criu::restore_command(const RestoreOptions& options) co
   for (const char* word : {"--restore-detached", "--restore-sibling"}) argv.emplace_back(word);
   if (options.stopped) argv.emplace_back("--leave-stopped");
   if (options.lazy) argv.emplace_back("--lazy-pages");
+  if (options.own_namespaces) argv.insert(argv.end(), {"--external", "mnt[]", "--root", "/"});
   argv.insert(argv.end(), {"--pidfile", pid_file(options)});
   argv.insert(argv.end(), options.more.begin(), options.more.end());
   if (!options.old_log.empty()) {

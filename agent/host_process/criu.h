@@ -48,6 +48,7 @@ struct DumpOptions {
   bool ends_connections = false;  // true: restored connections have ended; `connections` saves them
                                   // nevertheless
   bool makes_links = false;       // true: CRIU creates links to files that have lost a name (named_memory.h)
+  bool own_namespaces = false;    // true: the tree has its own mount, IPC and UTS namespaces, which are saved
   std::string preload;  // library to preload into CRIU (left_out_pages_library()); empty if there is none
   std::function<bool()> may_repeat;  // returns whether a dump that collided with another dump may be
                                      // repeated; without this function a repeat is allowed
@@ -69,6 +70,7 @@ struct RestoreOptions {
   bool connections = false;       // the value of DumpOptions::connections at the dump
   bool lazy = false;              // true: the private memory is restored while the process runs
                                   // (lazy_pages_choice.h); this requires images == work
+  bool own_namespaces = false;    // the value of DumpOptions::own_namespaces at the dump
 };
 
 class Criu {
@@ -130,6 +132,10 @@ class Criu {
 
 // The maximum total size of unlinked files, open or mapped, that travel with an image.
 inline constexpr std::uint64_t kMaxUnlinkedBytes = std::uint64_t{1} << 30;
+
+// The maximum memory of the files in the mounts that a job has alone (own_namespaces.h). CRIU packs it in the
+// pause.
+inline constexpr std::uint64_t kMaxOwnMemory = std::uint64_t{256} << 20;
 
 // The interval at which a caller that waits until a dump has finished checks for other events.
 inline constexpr Milliseconds kDumpCheck{500};

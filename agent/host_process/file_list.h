@@ -21,6 +21,7 @@
 #include "agent/host_process/files/file_locks.h"
 #include "agent/host_process/named_memory/named_memory.h"
 #include "agent/host_process/processes/name_owner.h"
+#include "agent/host_process/processes/own_namespaces.h"
 #include "agent/host_process/sockets/named_sockets.h"
 #include "libckpt/base/result.h"
 
@@ -82,7 +83,8 @@ struct FileRules {
   std::vector<std::string> driver_files;
   pid_t gpu_process = 0;
   std::vector<std::string> cache_folders;  // cache folders of this node (cache_files.h)
-  NameRules names;                         // rules that decide which names on this node belong to the job
+  OwnNamespaces own;  // the mounts that the job has alone; nothing in them is collected or compared
+  NameRules names;    // rules that decide which names on this node belong to the job
   // The reason why this node cannot move a TCP or UDP socket, including a listening one: "CRIU 4.1 cannot
   // save …". An empty string means that sockets can be moved.
   std::string no_internet;

@@ -21,6 +21,7 @@ namespace {
 constexpr std::uint64_t kMagic = 0x3247'4d49'4350'4d47;  // the bytes "GMPCIMG2", by which a pack is
                                                          // recognized
 constexpr std::uint32_t kVersion = 2;
+constexpr int kMaxDepth = 32;  // maximum depth of an image's folder
 
 struct PackEnd {
   std::uint64_t magic = kMagic;
@@ -146,7 +147,11 @@ std::string pages_name(std::size_t position) {
 }
 
 Result<void> link_to_descriptor(int file, const std::string& path) {
-  const std::string target = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
+  // CRIU opens the pages of a restored process inside the process's own mount namespace, whose /proc lacks
+  // this agent. A path that climbs up from the folder, which CRIU has opened outside, stays on this node.
+  std::string target;
+  for (int i = 0; i < kMaxDepth; ++i) target += "../";
+  target += "proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
   if (::symlink(target.c_str(), path.c_str()) == 0) return ok();
   return Error::from_errno("Cannot create " + path);
 }

@@ -42,6 +42,7 @@ struct PlacedPages {
 // Returns the name that CRIU gives the pages of the `position`th process (from 0; see estimate_dump).
 [[nodiscard]] std::string pages_name(std::size_t position);
 // Creates a link to a descriptor of this process. The descriptor must stay open as long as the link is used.
+// The link leads there also from another mount namespace, if its folder was opened outside of that one.
 Result<void> link_to_descriptor(int file, const std::string& path);
 
 // Creates a memory file before the dump, and a link to the file in the folder. The file must stay open until

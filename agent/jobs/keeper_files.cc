@@ -46,6 +46,7 @@ void add_transparent(nlohmann::json& out, const JobRecord& record, const Config&
   out["preload"] = config.shim_library;
   out["gpu_memory_quota"] = record.spec.gpu_memory_bytes;
   if (!config.init_program.empty()) out["init"] = config.init_program;
+  if (record.spec.has_own_namespaces()) out["namespaces"] = {{"private_tmp", record.spec.private_tmp}};
   if (restore != nullptr) out["restore"] = restore_of(*restore);
 }
 

@@ -98,6 +98,7 @@ Result<std::optional<Keeper::Restored>> restore(const Config& config, const std:
   spec.command = config.restore->command;
   spec.pid_file = config.restore->pid_file;
   spec.log = log.get();
+  spec.leaves_mounts = config.namespaces.has_value();
   spec.timeout = config.restore->timeout;
   spec.lazy_pages = config.restore->lazy_pages;
   spec.lazy_pages_pid_file = config.restore->lazy_pages_pid_file;

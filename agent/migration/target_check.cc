@@ -15,15 +15,32 @@ Task<EndpointPayload> describe_endpoint(MigrationContext& context) {
   facts.restores_connections = true;
   facts.starts_programs = true;
   facts.resets_connections = true;
+  facts.restores_namespaces = true;
   facts.max_mappings = co_await offload(context.images, [] { return host::max_mappings(); });
   co_return facts;
 }
+
+namespace {
+
+// Checks that this agent can start the job with the namespaces that its user wants.
+Result<void> check_namespaces(const wire::JobSpec& spec) {
+  if (!spec.has_own_namespaces()) return ok();
+  if (spec.mode != MigrationMode::kTransparent)
+    return Error(ErrorCode::kRefused, "Only a transparent job can have namespaces of its own");
+  if (::geteuid() == 0 && spec.uid == 0) return ok();
+  return Error(ErrorCode::kRefused,
+               "Only a job of root, under an agent of root, can have namespaces of its own: start it with "
+               "--namespaces none");
+}
+
+}  // namespace
 
 Result<void> check_spec(const GpuPort& gpus, const wire::JobSpec& spec) {
   const auto bad = [](const std::string& what) { return Error(ErrorCode::kInvalidArgument, what); };
   if (spec.job == 0 || spec.incarnation == 0) return bad("A job needs an id and an incarnation");
   if (spec.argv.empty() || spec.argv.front().empty()) return bad("The job has no command");
   if (!spec.cwd.starts_with('/')) return bad("The job's folder must be an absolute path");
+  CKPT_TRYV(check_namespaces(spec));
   CKPT_TRY(rank, only_rank(spec.ranks));
   if (auto known = gpus.model_of(rank.gpu_index); !known) return std::move(known).error();
   if (::getuid() != 0 && spec.uid != ::getuid()) {

@@ -130,6 +130,8 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   submit.spec.gang.communicators =
       body.named<wire::Communicators>("communicators").value_or(wire::Communicators::kOverlap);
   submit.spec.connections = body.named<wire::Connections>("connections").value_or(wire::Connections::kRefuse);
+  submit.spec.namespaces = body.named<wire::Namespaces>("namespaces").value_or(wire::Namespaces::kNone);
+  submit.spec.private_tmp = body.boolean("private_tmp").value_or(false);
   submit.spec.gpu_memory_bytes =
       static_cast<std::uint64_t>(body.integer("gpu_memory_bytes", 0, kMaxFieldBytes).value_or(0));
   submit.spec.priority =
@@ -144,6 +146,10 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   if (mode != "cooperative" && mode != "transparent")
     return usage("Field \"mode\" must be cooperative or transparent");
   submit.spec.mode = mode == "transparent" ? MigrationMode::kTransparent : MigrationMode::kCooperative;
+  if (submit.spec.has_own_namespaces() && mode != "transparent")
+    return usage("Field \"namespaces\" can be own only for a job of mode transparent");
+  if (submit.spec.private_tmp && !submit.spec.has_own_namespaces())
+    return usage("Field \"private_tmp\" needs the value own of field \"namespaces\"");
   if (submit.spec.argv.empty() || submit.spec.argv.front().empty())
     return usage("Field \"argv\" must name a command");
   if (!submit.spec.cwd.starts_with('/')) return usage("Field \"cwd\" must be an absolute path");

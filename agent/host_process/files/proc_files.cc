@@ -34,6 +34,13 @@ bool is_of_thread(const ProcPath& parsed) {
   return parsed.rest.starts_with("/task/");
 }
 
+// Checks a file of control groups. Files in the root control group describe the node, like /proc/meminfo.
+std::string why_not_group(const std::string& path) {
+  if (!path.starts_with(kGroups) || path.find('/', kGroups.size()) == std::string::npos) return {};
+  return path +
+         ", which describes a control group of this node: let the program close the file after reading it";
+}
+
 }  // namespace
 
 bool names_process(const std::string& path) {
@@ -41,15 +48,19 @@ bool names_process(const std::string& path) {
 }
 
 std::string why_not_its_own(pid_t pid, const std::string& path) {
-  // Files in the root control group describe the node, like /proc/meminfo.
-  if (path.starts_with(kGroups) && path.find('/', kGroups.size()) != std::string::npos)
-    return path +
-           ", which describes a control group of this node: let the program close the file after reading it";
+  if (std::string group = why_not_group(path); !group.empty()) return group;
   const ProcPath parsed = parse_proc_path(path);
   if (parsed.pid == 0 || (parsed.pid == pid && !is_of_thread(parsed))) return {};
   return path + ", which describes " +
          (parsed.pid == pid ? "one of the process's threads" : "process " + std::to_string(parsed.pid)) +
          " by its id on this node: let the program close the file after reading it";
+}
+
+std::string why_not_in_own_proc(const std::string& path) {
+  if (std::string group = why_not_group(path); !group.empty()) return group;
+  const ProcPath parsed = parse_proc_path(path);
+  if (parsed.pid == 0 || !is_of_thread(parsed)) return {};
+  return path + ", which describes a thread by its number: let the program close the file after reading it";
 }
 
 std::string by_self(const std::string& path, const std::set<pid_t>& tree) {

@@ -20,6 +20,10 @@ namespace ckpt::agent::host {
 // the file moves, or is another kind of file.
 [[nodiscard]] std::string why_not_its_own(pid_t pid, const std::string& path);
 
+// Returns the same for a job with its own /proc. There a process keeps its number, and only files of threads
+// do not move.
+[[nodiscard]] std::string why_not_in_own_proc(const std::string& path);
+
 // Returns the path with /proc/self if the file belongs to a process in `tree`. Returns other paths unchanged.
 [[nodiscard]] std::string by_self(const std::string& path, const std::set<pid_t>& tree);
 

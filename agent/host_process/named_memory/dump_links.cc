@@ -6,13 +6,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
+#include "agent/host_process/criu_image/link_paths.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "libckpt/protocol/wire/codec.h"
 
 namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxLockBytes = 16u << 20;
+constexpr std::size_t kMaxFiles = 1'000'000;  // the limit of files among which links are looked for
 
 std::vector<std::byte> content_of(int file) {
   std::vector<std::byte> bytes;
@@ -48,6 +52,18 @@ std::optional<DumpLinks> DumpLinks::try_acquire(const NamedMemory& memory, const
 void DumpLinks::release() {
   if (lock_) (void)!::ftruncate(lock_.get(), 0);
   lock_.reset();
+}
+
+void remove_own_links(pid_t root, const OwnNamespaces& own) {
+  std::size_t seen = 0;
+  for (const std::string& folder : own.folders()) {
+    std::error_code gone;
+    std::filesystem::recursive_directory_iterator item(proc_path(root, "/root" + folder), gone);
+    for (; !gone && item != std::filesystem::recursive_directory_iterator() && seen < kMaxFiles;
+         item.increment(gone), ++seen) {
+      if (is_link_name(item->path().filename().string())) ::unlink(item->path().c_str());
+    }
+  }
 }
 
 }  // namespace ckpt::agent::host

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "agent/host_process/named_memory/named_memory.h"
+#include "agent/host_process/processes/own_namespaces.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {
@@ -26,5 +27,9 @@ class DumpLinks {
   explicit DumpLinks(UniqueFd lock) : lock_(std::move(lock)) {}
   UniqueFd lock_;
 };
+
+// Removes the links that a dump has made in the folders that the job has alone. They need no lock. A link that
+// stayed would make each later dump fail.
+void remove_own_links(pid_t root, const OwnNamespaces& own);
 
 }  // namespace ckpt::agent::host

@@ -13,6 +13,8 @@
 #include <memory>
 #include <set>
 
+#include "agent/host_process/processes/own_namespaces.h"
+#include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::agent::host {
@@ -61,7 +63,34 @@ void remove_open_ones(std::map<QueueId, std::string>& queues) {
   }
 }
 
+std::string queue_text(const std::string& name, const char* note) {
+  return "POSIX message queue /" + name + " of the job" + note +
+         " would be lost in a move: let the program remove it before the move (mq_unlink)";
+}
+
+// Returns a text for each queue of the calling thread's IPC namespace.
+std::vector<std::string> read_queues() {
+  std::vector<std::string> found;
+  const UniqueFd folder = open_queues();
+  const UniqueFd list(folder ? ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1);
+  const int copy = list ? ::dup(list.get()) : -1;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(copy >= 0 ? ::fdopendir(copy) : nullptr, &::closedir);
+  while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") found.push_back(queue_text(name, ""));
+  }
+  return found;
+}
+
 }  // namespace
+
+std::vector<std::string> message_queues_within(pid_t root) {
+  std::vector<std::string> found;
+  const bool is_known = within_ipc_of(root, [&found] { found = read_queues(); });
+  if (!is_known && !has_ended(root))
+    found.emplace_back("the job's POSIX message queues cannot be read: move the job again");
+  return found;
+}
 
 std::vector<std::string> message_queues_of(const NameOwner& owner) {
   std::vector<std::string> found;
@@ -69,9 +98,7 @@ std::vector<std::string> message_queues_of(const NameOwner& owner) {
   std::map<QueueId, std::string> queues = queue_candidates(owner);
   if (!queues.empty()) remove_open_ones(queues);
   for (const auto& [id, name] : queues)
-    found.push_back("POSIX message queue /" + name +
-                    " of the job (created after the job's start, and not open in any process) would be lost "
-                    "in a move: let the program remove it before the move (mq_unlink)");
+    found.push_back(queue_text(name, " (created after the job's start, and not open in any process)"));
   return found;
 }
 

@@ -16,5 +16,7 @@ namespace ckpt::agent::host {
 
 // Returns a text for each queue.
 [[nodiscard]] std::vector<std::string> message_queues_of(const NameOwner& owner);
+// Returns a text for each queue of the IPC namespace of `root`, which is the job's own.
+[[nodiscard]] std::vector<std::string> message_queues_within(pid_t root);
 
 }  // namespace ckpt::agent::host

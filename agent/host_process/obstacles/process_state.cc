@@ -73,8 +73,12 @@ bool differs_from(pid_t one, pid_t other, int what) {
 
 class ProcessInspection {
  public:
-  ProcessInspection(pid_t pid, pid_t root, const Tracers& own)
-      : pid_(pid), root_(root), own_(own), status_(state_text(proc_path(pid, ""))) {}
+  ProcessInspection(pid_t pid, pid_t root, const Tracers& own, bool has_own_namespaces)
+      : pid_(pid),
+        root_(root),
+        own_(own),
+        has_own_namespaces_(has_own_namespaces),
+        status_(state_text(proc_path(pid, ""))) {}
 
   std::vector<std::string> collect() {
     if (status_.empty()) return {};
@@ -104,6 +108,7 @@ class ProcessInspection {
   const pid_t pid_;
   const pid_t root_;
   const Tracers& own_;
+  const bool has_own_namespaces_;
   const std::string status_;
   bool is_traced_ = false;
   bool is_scheduled_ = false;
@@ -113,13 +118,17 @@ class ProcessInspection {
 // Checks the namespaces. CRIU reports "Can't dump nested user namespace".
 void ProcessInspection::check_namespaces() {
   const std::string folder = proc_path(pid_, "/ns/");
-  for (const char* space : {"mnt", "net", "ipc"}) {
+  std::vector<const char*> of_node = {"net"};
+  std::vector<const char*> of_job = {"user", "pid", "uts", "cgroup", "time"};
+  auto& others = has_own_namespaces_ ? of_job : of_node;
+  others.insert(others.end(), {"mnt", "ipc"});
+  for (const char* space : of_node) {
     if (link_at(folder + space) != link_at(std::string("/proc/self/ns/") + space))
       add(std::string("is in a container (another ") + space +
           " namespace): start the process outside the container");
   }
   const std::string first = proc_path(root_, "/ns/");
-  for (const char* space : {"user", "pid", "uts", "cgroup", "time"}) {
+  for (const char* space : of_job) {
     if (link_at(folder + space) != link_at(first + space))
       add(std::string("is in another ") + space + " namespace than the job: start it without unshare");
   }
@@ -266,8 +275,9 @@ std::string name_of_process(pid_t pid) {
          (text.empty() ? "" : " (" + text.substr(0, text.find('\n')) + ")");
 }
 
-std::vector<std::string> obstacles_of_process(pid_t pid, pid_t root, const Tracers& own) {
-  return ProcessInspection(pid, root, own).collect();
+std::vector<std::string> obstacles_of_process(pid_t pid, pid_t root, const Tracers& own,
+                                              bool has_own_namespaces) {
+  return ProcessInspection(pid, root, own, has_own_namespaces).collect();
 }
 
 }  // namespace ckpt::agent::host

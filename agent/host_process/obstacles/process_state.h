@@ -17,8 +17,9 @@ namespace ckpt::agent::host {
 using Tracers = std::set<pid_t>;
 
 // Returns a text for each obstacle of process `pid` in the tree of `root`. The text contains the process and
-// a remedy.
-[[nodiscard]] std::vector<std::string> obstacles_of_process(pid_t pid, pid_t root, const Tracers& own);
+// a remedy. `has_own_namespaces` means that the job has its own mount and IPC namespaces.
+[[nodiscard]] std::vector<std::string> obstacles_of_process(pid_t pid, pid_t root, const Tracers& own,
+                                                            bool has_own_namespaces = false);
 
 // Returns a text such as "process 12 (python3)".
 [[nodiscard]] std::string name_of_process(pid_t pid);

@@ -82,7 +82,7 @@ Result<void> make_folder(const SocketFolder& folder) {
 
 }  // namespace
 
-Result<NamedSockets> named_sockets_of(pid_t root) {
+Result<NamedSockets> named_sockets_of(pid_t root, const OwnNamespaces& own_namespaces) {
   CKPT_TRY(processes, processes_of(root));
   std::set<Inode> own;
   for (const pid_t pid : processes) {
@@ -96,7 +96,7 @@ Result<NamedSockets> named_sockets_of(pid_t root) {
   NamedSockets sockets;
   std::set<std::string> folders;
   for (const BoundPath& bound : bound_paths(root)) {
-    if (!own.contains(bound.inode) || !is_socket(bound.path)) continue;
+    if (!own.contains(bound.inode) || own_namespaces.contains(bound.path) || !is_socket(bound.path)) continue;
     sockets.paths.push_back(bound.path);
     const std::string parent = fs::path(bound.path).parent_path().string();
     struct stat facts {};
@@ -119,8 +119,8 @@ std::vector<std::string> why_no_folder(const std::vector<SocketFolder>& folders)
   return problems;
 }
 
-Result<void> save_socket_folders(pid_t root, const std::string& images) {
-  CKPT_TRY(sockets, named_sockets_of(root));
+Result<void> save_socket_folders(pid_t root, const std::string& images, const OwnNamespaces& own) {
+  CKPT_TRY(sockets, named_sockets_of(root, own));
   if (sockets.folders.empty()) return ok();
   SocketFolders list;
   list.folders = std::move(sockets.folders);

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/host_process/processes/own_namespaces.h"
 #include "libckpt/base/result.h"
 
 namespace ckpt::agent::host {
@@ -44,13 +45,14 @@ struct NamedSockets {
   std::vector<std::string> paths;
   std::vector<SocketFolder> folders;  // folders of the paths; each folder is listed once
 };
-Result<NamedSockets> named_sockets_of(pid_t root);
+// Returns the sockets of the tree, without those in the job's own folders.
+Result<NamedSockets> named_sockets_of(pid_t root, const OwnNamespaces& own = {});
 
 // Returns a text for each folder that this target lacks and that is not created. A folder is created only
 // within a folder in which every user may create files (/tmp).
 std::vector<std::string> why_no_folder(const std::vector<SocketFolder>& folders);
 // Records the folders in the image's folder. Call this function at the source, after the dump.
-Result<void> save_socket_folders(pid_t root, const std::string& images);
+Result<void> save_socket_folders(pid_t root, const std::string& images, const OwnNamespaces& own = {});
 // Creates the missing folders of an image and returns their paths. A failure leaves no folder behind.
 // kCorrupt means that the image is malformed.
 Result<std::vector<std::string>> make_socket_folders(const std::string& images);

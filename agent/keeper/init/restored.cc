@@ -13,6 +13,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "agent/keeper/init/own_namespaces.h"
 #include "libckpt/base/fd.h"
 
 namespace ckpt::keeper {
@@ -22,7 +23,7 @@ constexpr int kNotStarted = 127;
 constexpr std::size_t kMaxChildrenText = 1 << 20;
 
 // Runs in the child, so the function calls only async-signal-safe functions.
-[[noreturn]] void become_criu(char* const* argv, int log, int null, int pid_namespace) {
+[[noreturn]] void become_criu(char* const* argv, int log, int null, int pid_namespace, bool leaves_mounts) {
   for (int number = 1; number < NSIG; ++number) {
     if (number != SIGKILL && number != SIGSTOP) ::signal(number, SIG_DFL);
   }
@@ -38,6 +39,7 @@ constexpr std::size_t kMaxChildrenText = 1 << 20;
   if (pid_namespace >= 0) good = good && ::dup2(high_namespace, kRestoredNamespaceFd) >= 0;
   ::close_range(3, kRestoredLogFd - 1, 0);
   ::close_range(pid_namespace >= 0 ? kAbove : kRestoredNamespaceFd, ~0U, 0);
+  good = good && (!leaves_mounts || leave_mounts_of_node());
   if (good) ::execv(argv[0], argv);
   ::_exit(kNotStarted);
 }
@@ -91,7 +93,7 @@ Result<pid_t> read_pid(const std::string& path) {
 }
 
 // Waits until the command has exited. `failed` is the error message if the command did not succeed.
-Result<void> run_command(const RestoreSpec& spec, const std::vector<std::string>& command,
+Result<void> run_command(const RestoreSpec& spec, const std::vector<std::string>& command, bool leaves_mounts,
                          const char* failed) {
   std::vector<char*> argv;
   argv.reserve(command.size() + 1);
@@ -101,7 +103,7 @@ Result<void> run_command(const RestoreSpec& spec, const std::vector<std::string>
   if (!null) return Error::from_errno("Cannot open /dev/null");
   const pid_t child = ::fork();
   if (child < 0) return Error::from_errno("Cannot start " + command[0]);
-  if (child == 0) become_criu(argv.data(), spec.log, null.get(), spec.pid_namespace);
+  if (child == 0) become_criu(argv.data(), spec.log, null.get(), spec.pid_namespace, leaves_mounts);
   CKPT_TRY(status, wait_for(child, spec.timeout));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return ok();
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted)
@@ -113,13 +115,13 @@ Result<RestoredProgram> restore_with(const RestoreSpec& spec) {
   RestoredProgram restored;
   if (!spec.lazy_pages.empty()) {
     ::unlink(spec.lazy_pages_pid_file.c_str());
-    CKPT_TRYV(run_command(spec, spec.lazy_pages, "gpumigrate-lazy-pages could not start"));
+    CKPT_TRYV(run_command(spec, spec.lazy_pages, false, "gpumigrate-lazy-pages could not start"));
     CKPT_TRY(server, read_pid(spec.lazy_pages_pid_file));
     CKPT_TRY(pages, LazyPages::create(server));
     restored.lazy_pages = std::move(pages);
   }
   ::unlink(spec.pid_file.c_str());
-  CKPT_TRYV(run_command(spec, spec.command, "CRIU could not restore the program"));
+  CKPT_TRYV(run_command(spec, spec.command, spec.leaves_mounts, "CRIU could not restore the program"));
   CKPT_TRY(pid, read_pid(spec.pid_file));
   restored.pid = pid;
   return restored;

@@ -26,10 +26,11 @@ inline constexpr int kRestoredNamespaceFd = 11;
 
 struct RestoreSpec {
   std::vector<std::string> command;  // arguments of the command; the first one is the path of CRIU
-  std::string pid_file;    // file that CRIU writes because of the command; an old file is removed first
-  int log = -1;            // descriptor of the program's new log, opened for appending
-  int pid_namespace = -1;  // descriptor of the PID namespace (holder.h); -1 if the image
-                           // has its own namespace
+  std::string pid_file;        // file that CRIU writes because of the command; an old file is removed first
+  int log = -1;                // descriptor of the program's new log, opened for appending
+  int pid_namespace = -1;      // descriptor of the PID namespace (holder.h); -1 if the image
+                               // has its own namespace
+  bool leaves_mounts = false;  // true: CRIU restores a mount namespace (own_namespaces.h)
   std::chrono::milliseconds timeout{60000};  // CRIU is killed after this time
   // The command that runs first and starts the process that provides the program's memory. Without a command,
   // all memory is restored before the program runs. With a command, the caller must be a subreaper.

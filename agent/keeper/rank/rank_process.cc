@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/keeper/init/init_words.h"
+#include "agent/keeper/init/own_namespaces.h"
 #include "libckpt/base/fd.h"
 #include "libckpt/base/program_error.h"
 
@@ -44,7 +45,10 @@ struct Prepared {
   std::vector<char*> env;
   UniqueFd input;
   UniqueFd log;
+  std::string log_path;
 };
+
+constexpr int kLogFlags = O_WRONLY | O_APPEND | O_CLOEXEC;
 
 // Puts gpumigrate-init in front of the program. The init starts the program, and writes to `report` if the
 // start fails.
@@ -77,7 +81,8 @@ Result<Prepared> prepare(const Config& config, const std::string& socket_path, c
   prepared.input.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!prepared.input) return Error::from_errno("Cannot open /dev/null");
   // The log is a file and not a pipe, because the exit of a reader must not kill or block the program.
-  prepared.log.reset(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  prepared.log_path = log_path;
+  prepared.log.reset(::open(log_path.c_str(), kLogFlags | O_CREAT, 0600));
   if (!prepared.log) return Error::from_errno("Cannot open " + log_path);
   return prepared;
 }
@@ -92,7 +97,7 @@ void reset_signals() {
 }
 
 // The steps in the child after the fork. The child reports the failed step to its parent, with errno.
-enum class Step : int { kFolder = 1, kDescriptors, kExec, kOrphaned };
+enum class Step : int { kFolder = 1, kDescriptors, kExec, kOrphaned, kNamespaces };
 struct Failure {
   Step step;
   int error_number;
@@ -114,9 +119,16 @@ struct Failure {
   const pid_t parent = ::getppid();  // the parent's id is 0 in a separate PID namespace
   if (parent != keeper && (parent != 0 || config.init.empty())) give_up(Step::kOrphaned);
   reset_signals();
+  int input = prepared.input.get();
+  int log = prepared.log.get();
+  if (config.namespaces) {
+    if (!enter_own_namespaces(config.namespaces->private_tmp)) give_up(Step::kNamespaces);
+    input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    log = ::open(prepared.log_path.c_str(), kLogFlags | O_NOFOLLOW);
+    if (input < 0 || log < 0) give_up(Step::kNamespaces);
+  }
   if (::chdir(config.cwd.c_str()) != 0) give_up(Step::kFolder);
-  if (::dup2(prepared.input.get(), 0) < 0 || ::dup2(prepared.log.get(), 1) < 0 ||
-      ::dup2(prepared.log.get(), 2) < 0) {
+  if (::dup2(input, 0) < 0 || ::dup2(log, 1) < 0 || ::dup2(log, 2) < 0) {
     give_up(Step::kDescriptors);
   }
   if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up(Step::kDescriptors);
@@ -125,6 +137,12 @@ struct Failure {
   ::execvp(prepared.argv[0], prepared.argv.data());
   give_up(Step::kExec);
   std::abort();
+}
+
+// Checks whether the path lies in a folder of which the job has its own.
+bool hides(const Config& config, const std::string& path) {
+  if (!config.namespaces) return false;
+  return path.starts_with("/dev/shm/") || (config.namespaces->private_tmp && path.starts_with("/tmp/"));
 }
 
 // Returns the error of a failed start. The errors are distinguished as in shells. execvp searches the
@@ -142,6 +160,8 @@ Error to_error(const Failure& failure, const Config& config) {
   switch (failure.step) {
     case Step::kFolder:
       return Error::from_errno(failure.error_number, "Cannot enter the job's folder " + config.cwd);
+    case Step::kNamespaces:
+      return Error::from_errno(failure.error_number, "Cannot give the job namespaces of its own");
     case Step::kExec:
       return cannot_start(config.argv.front(), failure.error_number);
     default:
@@ -153,6 +173,11 @@ Error to_error(const Failure& failure, const Config& config) {
 
 Result<RankProcess> RankProcess::start(const Config& config, const std::string& socket_path,
                                        const std::string& log_path) {
+  if (hides(config, log_path))
+    return Error(ErrorCode::kRefused,
+                 "The job's log is " + log_path +
+                     ", where a job with its own /dev/shm or /tmp cannot write: move the agent's home "
+                     "elsewhere, or start the job without --private-tmp or with --namespaces none");
   CKPT_TRY(prepared, prepare(config, socket_path, log_path));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Cannot create a pipe");

@@ -110,6 +110,16 @@ Result<void> read_stopped(const Json& restore, Config::Restore& out) {
   return ok();
 }
 
+Result<void> read_namespaces(const Json& document, Config& config) {
+  if (!document.contains("namespaces")) return ok();
+  const Json& namespaces = document["namespaces"];
+  const Json private_tmp = namespaces.is_object() ? namespaces.value("private_tmp", Json(false)) : Json();
+  if (!private_tmp.is_boolean()) return bad("'namespaces' must be an object with 'private_tmp'");
+  if (config.init.empty() || config.adopted) return bad("'namespaces' needs 'init' and a transparent job");
+  config.namespaces = Config::OwnNamespaces{private_tmp.get<bool>()};
+  return ok();
+}
+
 Result<void> read_transparent(const Json& document, Config& config) {
   // The key is `way`, and not `mode`. While a new version is installed, agent and keeper are different
   // builds. A keeper that does not find the key would start any job as a cooperative one, also an adopted
@@ -127,6 +137,7 @@ Result<void> read_transparent(const Json& document, Config& config) {
   config.preload = preload;
   config.init = init;
   config.context_program = context_program;
+  CKPT_TRYV(read_namespaces(document, config));
   const Json quota = document.value("gpu_memory_quota", Json(0u));
   if (!quota.is_number_unsigned()) return bad("'gpu_memory_quota' must be a number of bytes");
   config.gpu_memory_quota = quota.get<std::uint64_t>();

@@ -6,13 +6,15 @@
 //     "ranks": 1, "gang": false, "uid": 1000, "gid": 1000,
 //     "way": "cooperative" | "transparent", "preload": "/.../libckpt_shim.so",
 //     "gpu_memory_quota": 12884901888, "init": "/.../gpumigrate-init",
+//     "namespaces": { "private_tmp": false },
 //     "restore": { "command": ["/.../criu", ...], "pid_file": "/...", "timeout_ms": 60000 },
 //     "adopt": { "pid": 4711, "start_ticks": 123456 } }
 // `env` is the whole environment of the program. From the keeper the program inherits only CKPT_SOCKET and
 // CKPT_RANK. `name`, `gang`, `uid` and `gid` may be left out. The default of `way` is cooperative. The other
 // fields belong to the transparent mode. `preload` comes first in the program's LD_PRELOAD.
 // `gpu_memory_quota` (bytes, 0: none) is passed to the program. `init` starts the program in its own PID
-// namespace (needs root). `restore` restores the program from an image instead of starting it
+// namespace (needs root). `namespaces` gives it further namespaces of its own (init/own_namespaces.h); a
+// restored program has those of its image. `restore` restores the program from an image instead of starting it
 // (init/restored.h). The program is then in phase kDumped until Reattach. The processes in `stopped` of
 // `restore`, such as `[3, 4]`, then stay stopped. `lazy_pages` of `restore`, `{ "command": [...], "pid_file":
 // "/..." }`, brings the program's memory while the program runs (init/lazy_pages.h). `context_program` saves
@@ -50,6 +52,10 @@ struct Config {
   std::string preload;
   std::uint64_t gpu_memory_quota = 0;
   std::string init;
+  struct OwnNamespaces {
+    bool private_tmp = false;
+  };
+  std::optional<OwnNamespaces> namespaces;  // needs `init`
   std::string context_program;
   struct Restore {
     std::vector<std::string> command;

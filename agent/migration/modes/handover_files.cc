@@ -30,7 +30,8 @@ const std::string kHandoverFile = "/files-at-switch.img";
 const std::string kLocksImage = "/filelocks.img";
 
 bool travels(const std::string& path, const host::FileRules& rules) {
-  return path == rules.own_log || path.starts_with(host::kSharedFolder) || path.starts_with("/proc/self/") ||
+  return path == rules.own_log || rules.own.contains(path) || host::names_process(path) ||
+         path.starts_with(host::kSharedFolder) || path.starts_with("/proc/self/") ||
          host::is_cache_file(path, rules.cache_folders);
 }
 
@@ -77,7 +78,8 @@ void add_opened(const std::vector<host::OpenFile>& open, const host::FileRules& 
 }
 
 // Adds all locks that the stopped processes hold, if CRIU has saved any.
-void add_locks(const std::vector<pid_t>& tree, const std::string& images, host::FileList& now) {
+void add_locks(const std::vector<pid_t>& tree, const std::string& images, const host::OwnNamespaces& own,
+               host::FileList& now) {
   std::error_code missing;
   const std::uintmax_t bytes = std::filesystem::file_size(images + kLocksImage, missing);
   if (missing || bytes <= kEmptyImage) return;
@@ -85,19 +87,20 @@ void add_locks(const std::vector<pid_t>& tree, const std::string& images, host::
   for (const pid_t pid : tree) {
     for (const auto& item : std::filesystem::directory_iterator(host::proc_path(pid, "/fd"), missing)) {
       const std::string path = std::filesystem::read_symlink(item.path(), missing).string();
-      if (path.starts_with('/') && !path.ends_with(" (deleted)"))
+      if (path.starts_with('/') && !path.ends_with(" (deleted)") && !own.contains(path))
         locks.note(pid, std::atoi(item.path().filename().c_str()), path);
     }
   }
   now.locks = locks.locks();
 }
 
-Result<void> check_names(const std::vector<host::OpenFile>& open) {
+Result<void> check_names(const std::vector<host::OpenFile>& open, bool has_own_proc) {
   for (const host::OpenFile& file : open) {
-    if (host::names_process(file.path))
-      return Error(ErrorCode::kRefused,
-                   "The program has opened " + file.path +
-                       " since the check, and the file belongs to another process: move the job again");
+    if (has_own_proc ? !host::why_not_in_own_proc(file.path).empty() : host::names_process(file.path))
+      return Error(
+          ErrorCode::kRefused,
+          "The program has opened " + file.path +
+              " since the check, and the file belongs to another process or thread: move the job again");
   }
   return ok();
 }
@@ -114,9 +117,12 @@ Result<void> save_handover(pid_t root, const std::string& images, const host::Fi
                            const host::FileRules& rules) {
   CKPT_TRY(processes, host::processes_of(root));
   const std::set<pid_t> tree(processes.begin(), processes.end());
-  CKPT_TRY(open, host::settle_open_files(
-                     images, [&tree](const std::string& path) { return host::by_self(path, tree); }));
-  CKPT_TRYV(check_names(open));
+  // With its own /proc, the image names a process by the number that it keeps.
+  const bool has_own_proc = rules.own.present;
+  CKPT_TRY(open, host::settle_open_files(images, [&tree, has_own_proc](const std::string& path) {
+             return has_own_proc ? path : host::by_self(path, tree);
+           }));
+  CKPT_TRYV(check_names(open, has_own_proc));
   host::FileList now;
   host::FileSystems systems;
   std::set<std::string> known;
@@ -125,7 +131,7 @@ Result<void> save_handover(pid_t root, const std::string& images, const host::Fi
   host::ContentReader reader(listed.seed, kMaxReadInPause, kMaxReadTimeInPause);
   host::describe_content(now.files, reader, false);
   add_changed(listed, rules, systems, now);
-  add_locks(processes, images, now);
+  add_locks(processes, images, rules.own, now);
   CKPT_TRYV(host::save_settings(root, images));
   if (now.files.empty() && now.locks.empty()) return ok();
   now.kernel = host::running_kernel();

@@ -53,10 +53,12 @@ struct EndpointPayload {
                                       // if unknown
   bool resets_connections = false;    // true if the target lets ended connections report a reset
                                       // (outer_connections.h)
+  bool restores_namespaces = false;   // true if the target restores a job's own mount namespace
+                                      // (mount_list.h)
   template <class A>
   decltype(auto) fields(A& a) {
     return a(addresses, costs, reads_memory_log, restores_connections, starts_programs, max_mappings,
-             resets_connections);
+             resets_connections, restores_namespaces);
   }
 };
 

@@ -23,6 +23,7 @@ host::FileRules rules_of_transparent(const MigrationContext& context, const Job&
                                      const local::Status& status, const host::Criu& criu) {
   host::FileRules rules;
   rules.own_log = job.log_path();
+  rules.own = own_namespaces(job);
   rules.names = name_rules(context, job);
   rules.keeper = static_cast<pid_t>(status.keeper_pid);
   rules.driver_files = context.config.driver_files;

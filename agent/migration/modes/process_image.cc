@@ -71,17 +71,26 @@ host::NameRules name_rules(const MigrationContext& context, const Job& job) {
   return rules;
 }
 
+host::OwnNamespaces own_namespaces(const wire::JobSpec& spec) {
+  return {spec.has_own_namespaces(), spec.private_tmp};
+}
+
+host::OwnNamespaces own_namespaces(const Job& job) {
+  return own_namespaces(job.record().spec);
+}
+
 Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job) {
-  const auto find = [root = static_cast<pid_t>(job->rank_pid())] {
+  const auto find = [root = static_cast<pid_t>(job->rank_pid()), own = own_namespaces(*job)] {
     NamedResources named;
-    if (auto memory = host::named_memory_of(root)) named.memory = *std::move(memory);
-    if (auto sockets = host::named_sockets_of(root)) named.sockets = *std::move(sockets);
+    if (auto memory = host::named_memory_of(root); memory && !own.present) named.memory = *std::move(memory);
+    if (auto sockets = host::named_sockets_of(root, own)) named.sockets = *std::move(sockets);
     return named;
   };
   co_return co_await offload(context.images, find);
 }
 
 Task<NamedResources> find_all_named(MigrationContext& context, std::shared_ptr<Job> job) {
+  if (own_namespaces(*job).present) co_return co_await find_named(context, job);
   const auto find = [root = static_cast<pid_t>(job->rank_pid()), rules = name_rules(context, *job)] {
     NamedResources named;
     auto memory = host::named_memory_of(host::name_owner(root, rules));
@@ -95,10 +104,15 @@ Task<NamedResources> find_all_named(MigrationContext& context, std::shared_ptr<J
 Task<Result<void>> save_named(MigrationContext& context, std::shared_ptr<Job> job, pid_t root,
                               std::string images) {
   const host::NameRules rules = name_rules(context, *job);
-  const auto save = [root, &rules, &images, &folders = context.config.cache_folders]() -> Result<void> {
+  const host::OwnNamespaces own = own_namespaces(*job);
+  std::vector<std::string> folders = context.config.cache_folders;
+  std::erase_if(folders, [&own](const std::string& folder) { return own.contains(folder); });
+  const auto save = [root, &rules, &images, &folders, &own]() -> Result<void> {
     CKPT_TRYV(host::save_cache_files(root, folders, images));
-    CKPT_TRYV(host::save_named_memory(host::name_owner(root, rules), images));
-    return host::save_socket_folders(root, images);
+    if (!own.present) {
+      CKPT_TRYV(host::save_named_memory(host::name_owner(root, rules), images));
+    }
+    return host::save_socket_folders(root, images, own);
   };
   co_return co_await offload(context.images, save);
 }
@@ -161,7 +175,9 @@ Task<Result<host::DumpLinks>> acquire_dump_links(MigrationContext& context, cons
 }
 
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job) {
-  const auto remove = [root = static_cast<pid_t>(job->rank_pid())] {
+  const auto remove = [root = static_cast<pid_t>(job->rank_pid()), own = own_namespaces(*job)] {
+    host::remove_own_links(root, own);
+    if (own.present) return true;  // the names of its memory are others' on this node
     const auto memory = host::named_memory_of(root);
     if (memory) host::remove_links(*memory);
     return true;
@@ -242,6 +258,10 @@ Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& ta
     return Error(ErrorCode::kRefused,
                  "The move ends connections (--connections reset), which the program would read as complete "
                  "under the target's older agent: update it");
+  if (needs.has_own_namespaces && !target.restores_namespaces)
+    return Error(
+        ErrorCode::kRefused,
+        "The job has namespaces of its own, which the target's older agent cannot restore: update it");
   if (!needs.has_connections || target.restores_connections) return ok();
   return Error(ErrorCode::kRefused,
                "The program has connections to itself, which the target's older agent cannot restore: update "

@@ -52,6 +52,10 @@ struct NamedResources {
 // Returns the rules that distinguish the job's names on this node from other names.
 [[nodiscard]] host::NameRules name_rules(const MigrationContext& context, const Job& job);
 
+// Returns the mounts that the job has alone.
+[[nodiscard]] host::OwnNamespaces own_namespaces(const wire::JobSpec& spec);
+[[nodiscard]] host::OwnNamespaces own_namespaces(const Job& job);
+
 // Finds the resources of the job's processes while the processes exist. After their exit the result is empty.
 Task<NamedResources> find_named(MigrationContext& context, std::shared_ptr<Job> job);
 // Finds the resources, and also those that the job has by name alone. Call this function where the job
@@ -104,7 +108,8 @@ Task<> report_reset_connections(MigrationContext& context, pid_t root);
 // Turns off repair mode after a dump of a program that continues here.
 Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair);
 // Checks that the target meets the requirements of a program. kRefused means that the target allows fewer
-// mappings, or is an older agent. Such an agent would close the program's connections to itself.
+// mappings, or is an older agent. Such an agent would close the program's connections to itself, and would
+// restore no namespaces.
 Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& target);
 
 // Frees the image's memory in a thread other than the event loop, because this takes milliseconds.

@@ -140,12 +140,15 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
                     "of its own. The job can move only to another GPU of this node");
   const auto root = static_cast<pid_t>(status.rank_pid);
   rules_ = rules_of_transparent(context_, *job, status, *criu_);
+  own_ = rules_.own;
   rules_.for_image = operation_.kind() == JobOperation::Kind::kSnapshot;
   rules_.ends_connections = operation_.resets_connections();
   CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_));
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
+  const auto own_bytes = [root, this] { return host::own_memory_bytes(root, own_); };
   named_bytes_ = files.named.bytes() + files.cached.bytes();
+  named_bytes_ += co_await offload(context_.images, own_bytes);
   listed_ = std::move(files);
   size_ = co_await size_of_tree(context_, root);
   limit_ = host::time_limit(size_.private_bytes + size_.shared_bytes);
@@ -250,6 +253,7 @@ wire::MoveNeeds ProcessSource::needs() const {
   needs.has_connections = has_connections_;
   needs.ended_connections = listed_.ended_connections;
   needs.resets_connections = rules_.ends_connections;
+  needs.has_own_namespaces = own_.present;
   return needs;
 }
 
@@ -310,7 +314,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   options.timeout = host::criu_timeout(estimate.bytes);
   if (rounds_) options.preload = rounds_->pages().criu_library();
   const NamedResources named = co_await find_named(context_, job);
-  options.makes_links = named.memory.needs_links();
+  options.makes_links = own_.present || named.memory.needs_links();
+  options.own_namespaces = own_.present;
   CKPT_CO_TRY(links, co_await acquire_dump_links(context_, named.memory));
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
   options.connections = has_connections_;

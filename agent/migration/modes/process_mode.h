@@ -109,6 +109,7 @@ class ProcessSource final : public SourceMode {
   host::BoundPorts ports_;
   host::ConnectionRepair repair_;
   bool has_connections_ = false;
+  host::OwnNamespaces own_;
   HostGrowth grew_;
 };
 

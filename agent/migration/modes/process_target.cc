@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
+
 #include "agent/host_process/criu_image/driver_listener.h"
 #include "agent/host_process/criu_image/image_size.h"
 #include "agent/host_process/criu_image/lazy_pages_choice.h"
+#include "agent/host_process/criu_image/mount_list.h"
 #include "agent/host_process/criu_image/stopped_processes.h"
 #include "agent/host_process/file_list.h"
 #include "agent/host_process/image_pack.h"
@@ -53,6 +56,15 @@ Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
   if (!facts.can_checkpoint)
     co_return Error(ErrorCode::kRefused,
                     "This node's driver cannot restore a context: " + facts.missing_support());
+  const auto find_jobs = [folder = context_.config.jobs_folder()] {
+    std::error_code unknown;
+    return std::filesystem::weakly_canonical(folder, unknown).string();
+  };
+  const std::string jobs = co_await offload(context_.images, find_jobs);
+  if (own_namespaces(operation_.spec()).contains(jobs))
+    co_return Error(ErrorCode::kRefused, "The agent's folder " + jobs +
+                                             " is in a folder of which the job has its own, so that the job "
+                                             "could not write its log: move the agent's home elsewhere");
   CKPT_CO_TRYV(co_await context_.remap.prepare());
   CKPT_CO_TRY(criu, co_await find_criu(context_));
   restores_lazily_ = co_await criu.restores_lazily(context_.config.home);
@@ -136,9 +148,21 @@ Task<Result<std::shared_ptr<Job>>> ProcessTarget::restore() {
   lazy_bytes_ = pages.lazy;
   host::RestoreOptions options;
   options.images = options.work = folder.path();
-  options.old_log = notes.log;
   options.connections = notes.connections;
   options.lazy = pages.lazy > 0;
+  if (operation_.spec().has_own_namespaces()) {
+    options.own_namespaces = true;
+    const std::string log = instance_folder(context_.config.jobs_folder(), record.spec.job,
+                                            record.spec.incarnation, record.migration) +
+                            "/out.log";
+    const auto prepare = [&folder, &notes, &log, own = own_namespaces(operation_.spec())]() -> Result<void> {
+      CKPT_TRYV(host::use_mounts_of_node(folder.path(), own.folders()));
+      return host::redirect_file(folder.path(), notes.log, log);
+    };
+    CKPT_CO_TRYV(co_await offload(context_.images, prepare));
+  } else {
+    options.old_log = notes.log;
+  }
   record.context_gpu = notes.gpu;
   const PauseLines lines = pause_lines(context_, operation_.pause_kind());
   CKPT_CO_TRY(time, restore_time(lines[static_cast<std::size_t>(PauseTerm::kHostRestore)], operation_, work));

@@ -82,6 +82,19 @@ struct GangSpec {
   }
 };
 
+// The value of --namespaces: what a job shares with its node (docs/adr/0056).
+enum class Namespaces : std::uint8_t {
+  kInvalid = 0,
+  kNone = 1,  // a transparent job has its own PID namespace, and everything else of the node
+  kOwn = 2,   // it also has its own mount, IPC and UTS namespaces, its own /proc and its own /dev/shm
+};
+[[nodiscard]] constexpr bool is_known(Namespaces namespaces) {
+  return namespaces == Namespaces::kNone || namespaces == Namespaces::kOwn;
+}
+constexpr auto names_of(record::Of<Namespaces>) {
+  return record::names<Namespaces>({{Namespaces::kNone, "none"}, {Namespaces::kOwn, "own"}});
+}
+
 // The maximum size of an encoded JobSpec. A job within the limit fits into every later message and record
 // about it.
 inline constexpr std::size_t kMaxJobSpecBytes = std::size_t{512} << 10;
@@ -107,10 +120,13 @@ struct JobSpec {
                               // later
   GangSpec gang;
   Connections connections = Connections::kRefuse;  // the setting for a move without this option
+  Namespaces namespaces = Namespaces::kNone;
+  bool private_tmp = false;  // kOwn: the job also has its own /tmp
+  [[nodiscard]] bool has_own_namespaces() const noexcept { return namespaces == Namespaces::kOwn; }
   template <class A>
   decltype(auto) fields(A& a) {
     return a(job, name, argv, env, cwd, uid, gid, incarnation, gpu_memory_bytes, ranks, mode, adopt_pid,
-             adopt_start_ticks, priority, gang, connections);
+             adopt_start_ticks, priority, gang, connections, namespaces, private_tmp);
   }
 };
 

@@ -192,9 +192,11 @@ struct MoveNeeds {
   bool has_connections = false;         // the program has connections to itself
   std::uint64_t ended_connections = 0;  // the number of its connections to other programs, which end
   bool resets_connections = false;      // the move ends connections to other programs, also those made later
+  bool has_own_namespaces = false;      // JobSpec::namespaces is kOwn
   template <class A>
   decltype(auto) fields(A& a) {
-    return a(request_id, files, most_mappings, has_connections, ended_connections, resets_connections);
+    return a(request_id, files, most_mappings, has_connections, ended_connections, resets_connections,
+             has_own_namespaces);
   }
 };
 

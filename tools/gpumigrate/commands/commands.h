@@ -24,6 +24,8 @@ struct RunOptions {
   std::string connections;
   std::string gpu_memory;
   bool cooperative = false;
+  std::string namespaces;
+  bool private_tmp = false;
   std::vector<std::string> env;
   std::string env_file;
   bool env_all = false;

@@ -92,6 +92,8 @@ Result<Json> request_of(const RunOptions& options) {
   if (!options.communicators.empty()) body["communicators"] = options.communicators;
   if (!options.connections.empty()) body["connections"] = options.connections;
   body["mode"] = options.cooperative ? "cooperative" : "transparent";
+  if (!options.namespaces.empty()) body["namespaces"] = options.namespaces;
+  if (options.private_tmp) body["private_tmp"] = true;
   if (options.priority != 0) body["priority"] = options.priority;
   if (options.preempt) body["preempt"] = true;
   if (options.dry_run) body["dry_run"] = true;

@@ -58,6 +58,13 @@ void add_run(CommandTree& tree) {
   run.add_flag(
       "--cooperative", o->cooperative,
       "The program uses ckpt.h. Without this option a preloaded library makes any CUDA program movable");
+  run.add_option(
+         "--namespaces", o->namespaces,
+         "own: the program gets its own /proc, /dev/shm and System V IPC, which move with it; none (default)")
+      .called("WHICH")
+      .one_of({"own", "none"});
+  run.add_flag("--private-tmp", o->private_tmp,
+               "With --namespaces own, the program also gets its own /tmp, which moves with it");
   run.add_flag("--preempt", o->preempt,
                "Free memory: jobs of lower priority are moved live, or else parked until memory is free");
   run.add_flag("--detach", o->detach, "Do not follow the job's output");

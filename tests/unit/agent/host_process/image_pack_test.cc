@@ -91,6 +91,16 @@ TEST_F(ImagePackTest, PagesWrittenThroughTheLinkArePackedWithoutACopy) {
   EXPECT_EQ(read(to / "core-1.img"), "first");
 }
 
+// CRIU opens the link in a process with the job's own /proc, in which this process has no folder.
+TEST_F(ImagePackTest, LinkDoesNotBeginAtTheRootOfItsReader) {
+  const auto pages = place_pages(from_.path(), 0);
+  ASSERT_TRUE(pages.has_value());
+  const auto target = std::filesystem::read_symlink(from_.path() + "/pages-1.img");
+  EXPECT_TRUE(target.is_relative()) << target;
+  EXPECT_TRUE(std::filesystem::equivalent(from_.path() + "/pages-1.img",
+                                          "/proc/self/fd/" + std::to_string(pages->file.get())));
+}
+
 TEST_F(ImagePackTest, PageFilesThatCriuDidNotWriteAreEmpty) {
   auto pages = place_pages(from_.path(), 4);
   write(from_ / "pages-2.img", std::string(2 << 20, 'p'));

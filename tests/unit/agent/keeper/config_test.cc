@@ -48,6 +48,21 @@ TEST(KeeperConfig, EveryFieldIsParsed) {
   EXPECT_EQ(value.restore->pid_file, "/tmp/pid");
 }
 
+TEST(KeeperConfig, NamespacesNeedAnInit) {
+  Json document = good();
+  EXPECT_FALSE(parse_config(document.dump())->namespaces);
+  document["namespaces"] = {{"private_tmp", true}};
+  const Result<Config> config = parse_config(document.dump());
+  ASSERT_TRUE(config.has_value()) << config.error().to_string();
+  ASSERT_TRUE(config->namespaces);
+  EXPECT_TRUE(config->namespaces->private_tmp);
+  document["namespaces"] = {{"private_tmp", 1}};
+  EXPECT_FALSE(parse_config(document.dump()));
+  document["namespaces"] = {{"private_tmp", true}};
+  document.erase("init");
+  EXPECT_FALSE(parse_config(document.dump()));
+}
+
 TEST(KeeperConfig, ModeDefaultsToCooperative) {
   Json document = good();
   for (const char* key : {"way", "preload", "gpu_memory_quota", "init", "restore"}) document.erase(key);

@@ -46,6 +46,15 @@ TEST(CheckNeeds, ProgramWhoseConnectionsEndIsNotSentToAnOlderAgent) {
   EXPECT_TRUE(check_needs(needs, target));
 }
 
+TEST(CheckNeeds, JobWithNamespacesIsNotSentToAnOlderAgent) {
+  wire::MoveNeeds needs;
+  needs.has_own_namespaces = true;
+  EndpointPayload target;
+  EXPECT_EQ(check_needs(needs, target).error().code(), ErrorCode::kRefused);
+  target.restores_namespaces = true;
+  EXPECT_TRUE(check_needs(needs, target));
+}
+
 wire::MigrationPlan plan_within(Nanos limit) {
   wire::MigrationPlan plan;
   plan.spec.job = 3;

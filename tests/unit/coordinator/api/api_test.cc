@@ -87,6 +87,10 @@ TEST_F(ApiTest, RefusesInvalidSubmissions) {
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","name":"j7"})"), 400, "usage", 64);
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","gpu":0})"), 400, "usage", 64);
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","colour":"red"})"), 400, "usage", 64);
+  expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","namespaces":"some"})"), 400, "usage", 64);
+  expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","namespaces":"own"})"), 400, "usage", 64);
+  expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","mode":"transparent","private_tmp":true})"), 400, "usage",
+               64);
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","gpus":2})"), 409, "refused", 5);
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","node":"node-z"})"), 404, "not_found", 5);
   expect_error(submit(R"({"argv":["x"],"cwd":"/tmp","node":"node-a","gpu":5})"), 404, "not_found", 5);

@@ -149,6 +149,7 @@ TEST(Commands, InvalidValuesAreRefusedWithoutARequest) {
       {"run"},
       {"run", "train"},
       {"run", "--ranks", "2", "--communicators", "never", "--", "x"},
+      {"run", "--namespaces", "some", "--", "x"},
       {"run", "--gpu-memory", "1G", "--", "x"},
       {"run", "--env", "X", "--", "x"},
       {"run", "--node", "a:b", "--", "x"},

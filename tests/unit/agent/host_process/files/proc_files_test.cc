@@ -42,6 +42,13 @@ TEST(ProcFiles, ProcFilesOfOtherProcessesAreRefusedByName) {
   EXPECT_THAT(why_not([] { (void)!::chdir("/proc/self"); }), HasSubstr("working directory"));
 }
 
+TEST(ProcFiles, FilesOfProcessesMoveWithAnOwnProc) {
+  EXPECT_EQ(why_not_in_own_proc("/proc/41/statm"), "");
+  EXPECT_EQ(why_not_in_own_proc("/proc/meminfo"), "");
+  EXPECT_NE(why_not_in_own_proc("/proc/41/task/42/comm"), "");
+  EXPECT_NE(why_not_in_own_proc("/sys/fs/cgroup/job/memory.current"), "");
+}
+
 TEST(ProcFiles, PathsOfOtherProcessesAreDistinguishedFromOwnPaths) {
   EXPECT_EQ(why_not_its_own(41, "/proc/41/statm"), "");
   EXPECT_EQ(why_not_its_own(41, "/proc/sys/kernel/pid_max"), "");

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/processes/own_namespaces.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/statfs.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+#include "agent/host_process/processes/process_tree.h"
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+constexpr std::size_t kMaxSystemVText = 16u << 20;
+constexpr std::size_t kMaxDescriptorText = 1u << 16;
+
+std::string seen_from_here(pid_t root, const std::string& folder) {
+  return proc_path(root, "/root" + folder);
+}
+
+std::string namespace_of(const std::string& process, const char* kind) {
+  std::error_code gone;
+  return std::filesystem::read_symlink(process + "/ns/" + kind, gone).string();
+}
+
+// Returns the size of all System V shared memory of the calling thread's IPC namespace. The size is the fourth
+// field of a line of /proc/sysvipc/shm (proc(5)).
+std::uint64_t system_v_bytes() {
+  const Result<std::string> text = read_file("/proc/sysvipc/shm", kMaxSystemVText);
+  std::uint64_t bytes = 0;
+  std::istringstream lines(text.has_value() ? *text : std::string());
+  std::string line;
+  std::getline(lines, line);  // the names of the fields
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    std::string key, id, mode;
+    std::uint64_t size = 0;
+    if (words >> key >> id >> mode >> size) bytes += size;
+  }
+  return bytes;
+}
+
+// Checks whether `mount` is the node's mount `other`, or a part of its tree at the node's path.
+bool is_part_of(const Mount& mount, const Mount& other) {
+  if (!lies_in(mount.root, other.root)) return false;
+  const std::string below = mount.root.substr(other.root == "/" ? 0 : other.root.size());
+  if (below.empty() || below == "/") return mount.path == other.path;
+  return mount.path == (other.path == "/" ? below : other.path + below);
+}
+
+}  // namespace
+
+std::vector<std::string> OwnNamespaces::folders() const {
+  std::vector<std::string> folders;
+  if (present) folders.emplace_back("/dev/shm");
+  if (present && private_tmp) folders.emplace_back("/tmp");
+  return folders;
+}
+
+bool OwnNamespaces::contains(const std::string& path) const {
+  const std::vector<std::string> own = folders();
+  return std::any_of(own.begin(), own.end(), [&path](const std::string& folder) {
+    return path == folder || path.starts_with(folder + "/");
+  });
+}
+
+std::uint64_t own_memory_bytes(pid_t root, const OwnNamespaces& own) {
+  std::uint64_t bytes = 0;
+  for (const std::string& folder : own.folders()) {
+    struct statfs facts {};
+    if (::statfs(seen_from_here(root, folder).c_str(), &facts) != 0 || facts.f_bfree > facts.f_blocks)
+      continue;
+    bytes += static_cast<std::uint64_t>(facts.f_blocks - facts.f_bfree) *
+             static_cast<std::uint64_t>(facts.f_bsize);
+  }
+  if (own.present) (void)within_ipc_of(root, [&bytes] { bytes += system_v_bytes(); });
+  return bytes;
+}
+
+bool within_ipc_of(pid_t root, const std::function<void()>& look) {
+  bool entered = false;
+  const auto enter = [root, &look, &entered] {
+    const UniqueFd space(::open(proc_path(root, "/ns/ipc").c_str(), O_RDONLY | O_CLOEXEC));
+    entered = space && ::setns(space.get(), CLONE_NEWIPC) == 0;
+    if (entered) look();
+  };
+  try {
+    std::thread(enter).join();  // the namespace is the calling thread's alone
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return entered;
+}
+
+std::vector<std::string> strange_mounts(const std::vector<Mount>& of_job, const std::vector<Mount>& of_node,
+                                        const OwnNamespaces& own) {
+  std::multimap<std::string, const Mount*> by_device;
+  for (const Mount& mount : of_node) by_device.emplace(mount.device, &mount);
+  const std::vector<std::string> folders = own.folders();
+  std::vector<std::string> strange;
+  for (const Mount& mount : of_job) {
+    const bool is_own = (mount.type == "tmpfs" && std::ranges::find(folders, mount.path) != folders.end()) ||
+                        (mount.type == "proc" && mount.path == "/proc");
+    const auto [first, last] = by_device.equal_range(mount.device);
+    if (is_own ||
+        std::any_of(first, last, [&mount](const auto& at) { return is_part_of(mount, *at.second); }))
+      continue;
+    strange.push_back(mount.path);
+  }
+  return strange;
+}
+
+std::vector<std::string> why_not_own(pid_t root, const OwnNamespaces& own) {
+  const std::string job = proc_path(root, "");
+  for (const char* kind : {"mnt", "ipc", "uts"}) {
+    if (namespace_of(job, kind) == namespace_of("/proc/self", kind))
+      return {
+          std::string("the job has the node's ") + kind +
+          " namespace, although it was started with --namespaces own: an older agent or keeper has started "
+          "it, so start it again"};
+  }
+  std::vector<std::string> texts;
+  for (const std::string& path : strange_mounts(mounts_seen_by(job), mounts_seen_by("/proc/self"), own))
+    texts.push_back("the job has a mount at " + path +
+                    " that this node does not have there: let the program unmount it before the move");
+  return texts;
+}
+
+int mount_of_descriptor(pid_t pid, int number) {
+  constexpr std::string_view kField = "mnt_id:";
+  const Result<std::string> text =
+      read_file(proc_path(pid, "/fdinfo/") + std::to_string(number), kMaxDescriptorText);
+  const std::size_t at = text.has_value() ? text->find(kField) : std::string::npos;
+  return at == std::string::npos ? -1 : std::atoi(text->c_str() + at + kField.size());
+}
+
+}  // namespace ckpt::agent::host

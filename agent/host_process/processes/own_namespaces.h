@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mounts that a job with namespaces of its own has alone (docs/adr/0056): its /dev/shm and, on request,
+// its /tmp. CRIU saves their contents with the process, so nothing of them is compared with the target, made
+// there or removed. The node's other mounts are the same inside the job.
+// Threads: any. The functions read files of the job. Errors: none. A job that has ended has no files.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "agent/host_process/processes/mount_table.h"
+
+namespace ckpt::agent::host {
+
+struct OwnNamespaces {
+  bool present = false;
+  bool private_tmp = false;
+  // Returns the folders, without a slash at the end. The list is empty for a job without such namespaces.
+  [[nodiscard]] std::vector<std::string> folders() const;
+  // Checks whether the job's `path` is one of the folders or lies in one.
+  [[nodiscard]] bool contains(const std::string& path) const;
+};
+
+// Returns the bytes of memory that the files in the folders use, and the job's System V shared memory. The
+// function starts a thread.
+[[nodiscard]] std::uint64_t own_memory_bytes(pid_t root, const OwnNamespaces& own);
+
+// Calls `look` in a thread of its own within the IPC namespace of `root`. Returns false if the thread could not
+// enter the namespace.
+bool within_ipc_of(pid_t root, const std::function<void()>& look);
+
+// Returns a text for each namespace and each mount with which the job `root` cannot move. Namespaces that are
+// the node's were not made: an older agent or keeper has started the job. A mount that only the job has would
+// have to be packed or mounted again.
+[[nodiscard]] std::vector<std::string> why_not_own(pid_t root, const OwnNamespaces& own);
+// Returns the paths of mounts that are neither the node's nor the job's folders.
+[[nodiscard]] std::vector<std::string> strange_mounts(const std::vector<Mount>& of_job,
+                                                      const std::vector<Mount>& of_node,
+                                                      const OwnNamespaces& own);
+
+// Returns the id of the mount through which process `pid` has opened its descriptor `number`. The result is
+// -1 if the descriptor is closed.
+[[nodiscard]] int mount_of_descriptor(pid_t pid, int number);
+
+}  // namespace ckpt::agent::host

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/host_process/processes/own_namespaces.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "libckpt/base/fd.h"
+
+namespace ckpt::agent::host {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(OwnNamespaces, NodesFoldersAreNotTheJobs) {
+  const OwnNamespaces none;
+  EXPECT_TRUE(none.folders().empty());
+  EXPECT_FALSE(none.contains("/dev/shm/a"));
+}
+
+TEST(OwnNamespaces, FoldersOfTheJob) {
+  OwnNamespaces own{true, false};
+  EXPECT_TRUE(own.contains("/dev/shm"));
+  EXPECT_TRUE(own.contains("/dev/shm/a/b"));
+  EXPECT_FALSE(own.contains("/dev/shm2"));
+  EXPECT_FALSE(own.contains("/tmp/a"));
+  own.private_tmp = true;
+  EXPECT_TRUE(own.contains("/tmp/a"));
+}
+
+TEST(OwnNamespaces, MountOfADescriptorIsAmongTheMountsOfItsProcess) {
+  const UniqueFd file(::open("/proc/self/status", O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(file);
+  const int mount = mount_of_descriptor(::getpid(), file.get());
+  EXPECT_TRUE(std::ranges::any_of(mounts_seen_by("/proc/self"),
+                                  [mount](const Mount& seen) { return seen.id == mount; }));
+  EXPECT_EQ(mount_of_descriptor(::getpid(), 100'000), -1);
+}
+
+const std::string kNode =
+    "1 0 8:1 / / rw - ext4 a rw\n"
+    "2 1 0:5 / /dev rw - devtmpfs a rw\n"
+    "3 1 8:2 /srv /data rw - ext4 a rw\n";
+
+std::vector<std::string> strange(const std::string& of_job, bool private_tmp = false) {
+  return strange_mounts(parse_mounts(of_job), parse_mounts(kNode), OwnNamespaces{true, private_tmp});
+}
+
+TEST(OwnNamespaces, NodesMountsAndTheJobsFoldersAreKnown) {
+  const std::string own =
+      "4 1 0:7 / /proc rw - proc a rw\n"
+      "5 2 0:8 / /dev/shm rw - tmpfs a rw\n";
+  EXPECT_TRUE(strange(kNode + own).empty());
+  EXPECT_TRUE(strange(kNode + own + "6 1 0:9 / /tmp rw - tmpfs a rw\n", true).empty());
+  // A target that lacks a mount has given the job its folder of that path.
+  EXPECT_TRUE(strange("1 0 8:1 / / rw - ext4 a rw\n2 1 8:1 /opt/x /opt/x rw - ext4 a rw\n").empty());
+  EXPECT_TRUE(strange("1 0 8:2 /srv/x /data/x rw - ext4 a rw\n").empty());
+}
+
+TEST(OwnNamespaces, MountsOfTheProgramAreStrange) {
+  EXPECT_THAT(strange(kNode + "6 1 0:9 / /tmp rw - tmpfs a rw\n"), ElementsAre("/tmp"));
+  EXPECT_THAT(strange(kNode + "6 1 8:1 /etc /mnt rw - ext4 a rw\n"), ElementsAre("/mnt"));
+  EXPECT_THAT(strange(kNode + "6 1 0:9 / /dev/shm/in rw - tmpfs a rw\n"), ElementsAre("/dev/shm/in"));
+}
+
+TEST(OwnNamespaces, NodesNamespacesAreNotTheJobs) {
+  EXPECT_THAT(why_not_own(::getpid(), OwnNamespaces{true, false}),
+              ElementsAre(HasSubstr("although it was started with --namespaces own")));
+}
+
+TEST(OwnNamespaces, ThreadSeesTheIpcNamespaceOfAProcess) {
+  bool looked = false;
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  EXPECT_TRUE(within_ipc_of(::getpid(), [&looked] { looked = true; }));
+  EXPECT_TRUE(looked);
+  EXPECT_FALSE(within_ipc_of(-1, [] {}));
+}
+
+}  // namespace
+}  // namespace ckpt::agent::host
