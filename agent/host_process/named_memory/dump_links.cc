@@ -16,7 +16,7 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxLockBytes = 16u << 20;
-constexpr std::size_t kMaxFiles = 1'000'000;  // the limit of files among which links are looked for
+constexpr std::size_t kMaxOwnFiles = 1'000'000;  // the limit of files among which links are looked for
 
 std::vector<std::byte> content_of(int file) {
   std::vector<std::byte> bytes;
@@ -59,7 +59,7 @@ void remove_own_links(pid_t root, const OwnNamespaces& own) {
   for (const std::string& folder : own.folders()) {
     std::error_code gone;
     std::filesystem::recursive_directory_iterator item(proc_path(root, "/root" + folder), gone);
-    for (; !gone && item != std::filesystem::recursive_directory_iterator() && seen < kMaxFiles;
+    for (; !gone && item != std::filesystem::recursive_directory_iterator() && seen < kMaxOwnFiles;
          item.increment(gone), ++seen) {
       if (is_link_name(item->path().filename().string())) ::unlink(item->path().c_str());
     }
