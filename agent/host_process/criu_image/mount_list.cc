@@ -76,12 +76,14 @@ Result<void> check_mounts(const std::vector<criu::mnt_entry>& entries, const std
   return ok();
 }
 
-// Gives a mount of the image the flags and the group. CRIU fails if a mount is to get later mounts of the node,
-// and the node's mount passes none on.
-void set_properties(criu::mnt_entry& entry, std::uint32_t flags, std::uint32_t group) {
-  entry.set_flags(group != 0 ? flags | MS_SLAVE : flags);
+// Gives a mount of the image the flags, and the node's later mounts if `follows_node`. CRIU fails if the node's
+// mount passes none on. Each mount has a group of its own, so that CRIU asks the node's mount of the same path
+// for it. Within one group, CRIU would pass it from mount to mount, which the kernel refuses for another folder
+// of the file system.
+void set_properties(criu::mnt_entry& entry, std::uint32_t flags, bool follows_node) {
+  entry.set_flags(follows_node ? flags | MS_SLAVE : flags);
   entry.set_shared_id(0);
-  entry.set_master_id(group);
+  entry.set_master_id(follows_node ? entry.mnt_id() : 0);
 }
 
 // Returns this node's mount in which `path` lies, or null. Later mounts have longer paths.
@@ -111,7 +113,7 @@ void change_to_this_node(std::vector<criu::mnt_entry>& entries, const std::vecto
     const NodeMount* here = is_of_node(entry) ? around(entry) : nullptr;
     const bool is_mounted = here != nullptr && here->path == entry.mountpoint();
     set_properties(entry, here != nullptr ? here->flags : entry.flags() & ~kPropagation,
-                   is_mounted ? here->group : 0);
+                   is_mounted && here->group != 0);
     // CRIU names any path of the source's node with the same file system.
     if (entry.ext_key() == kOfNode) entry.set_source(entry.mountpoint());
   }
@@ -139,7 +141,7 @@ Result<void> add_mounts_of_node(std::vector<criu::mnt_entry>& entries, const std
     entry.set_source(mount.path);
     entry.set_options("");
     entry.set_sb_flags(0);  // without this field, CRIU takes MS_RDONLY out of `flags`
-    set_properties(entry, mount.flags, mount.group);
+    set_properties(entry, mount.flags, mount.group != 0);
     entry.set_ext_key(kOfNode);
     entries.push_back(std::move(entry));
   }

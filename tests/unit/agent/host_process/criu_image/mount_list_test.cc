@@ -18,7 +18,7 @@ std::string from_hex(const std::string& text) {
 }
 
 // Records as CRIU 4.2.1 wrote them, of a job whose node has / and /dev/pts mounted, and which has its own
-// /dev/shm and /proc.
+// /dev/shm and /proc. The group of a mount is its number, as the changed list has it.
 const std::string kShm =
     "2a000000"
     "0805105518282050288680800132012f3a082f6465762f73686d4205746d7066734a0050005800880100";
@@ -28,11 +28,11 @@ const std::string kProc =
 const std::string kPts =
     "57000000"
     "0806105218192051288080a00132012f3a082f6465762f70747342082f6465762f7074734a156d6f64653d3630302c70746d786d"
-    "6f64653d30303050005814880100920112435249553a4155544f47454e455241544544";
+    "6f64653d30303050005852880100920112435249553a4155544f47454e455241544544";
 const std::string kRoot =
     "56000000"
     "0800103f188080807f203e288080a00132012f3a012f42082f6465762f7664614a2d646973636172642c726573765f7374726963"
-    "742c7265737569643d36353533342c7265736769643d363535333450005801880100";
+    "742c7265737569643d36353533342c7265736769643d36353533345000583f880100";
 const std::string kHeader = "1943565428395655";
 const std::vector<std::string> kOwn = {"/dev/shm", "/proc"};
 
@@ -79,7 +79,7 @@ TEST(MountList, MountGetsLaterMountsOnlyWhereTheTargetPassesThemOn) {
   const std::string list = changed(kList, {{"/", MS_RELATIME, 0}, {"/dev/pts", MS_RELATIME, 7}});
   EXPECT_EQ(count_of(list, slave), 1U);
   EXPECT_EQ(count_of(list, alone), 1U);
-  EXPECT_EQ(count_of(list, from_hex("5807880100")), 1U);
+  EXPECT_EQ(count_of(list, from_hex("5852880100")), 1U);
 }
 
 TEST(MountList, MountThatIsReadOnlyHereStaysReadOnly) {
