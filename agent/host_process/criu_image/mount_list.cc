@@ -168,7 +168,7 @@ std::vector<NodeMount> mounts_of_node() {
   std::vector<NodeMount> mounts;
   for (Mount& mount : seen) {
     // An automount point has no file system before its first use. A namespace is no file of the tree.
-    if (mount.type == "autofs" || mount.type == "nsfs") continue;
+    if (mount.type == "autofs" || mount.type == "nsfs" || mount.is_of_one_user) continue;
     mounts.push_back({std::move(mount.path), mount.flags, mount.group, mount.is_unbindable});
   }
   std::ranges::stable_sort(mounts, {}, [](const NodeMount& mount) { return mount.path.size(); });

@@ -52,7 +52,20 @@ std::uint32_t number_after(const std::string& word, std::string_view prefix) {
   return number;
 }
 
-// The fields are "ID PARENT DEVICE ROOT PATH OPTIONS [shared:N] [master:N] … - TYPE SOURCE …" (proc(5)).
+// Checks the options of a FUSE file system. Without allow_other, only the user who mounted it may look at it.
+bool excludes_root(const std::string& type, const std::string& options) {
+  if (!type.starts_with("fuse") || type == "fusectl") return false;
+  bool is_others = false;
+  std::istringstream words(options);
+  for (std::string word; std::getline(words, word, ',');) {
+    if (word == "allow_other") return false;
+    if (word.starts_with("user_id=") && word != "user_id=0") is_others = true;
+  }
+  return is_others;
+}
+
+// The fields are "ID PARENT DEVICE ROOT PATH OPTIONS [shared:N] [master:N] … - TYPE SOURCE OPTIONS"
+// (proc(5)).
 bool parse(const std::string& line, Mount& mount) {
   std::istringstream words(line);
   std::string root, path, options;
@@ -69,7 +82,11 @@ bool parse(const std::string& line, Mount& mount) {
   }
   if (mount.group == 0) mount.group = master;
   words >> mount.type;
-  return !words.fail() && mount.path.starts_with('/');
+  const bool is_whole = !words.fail() && mount.path.starts_with('/');
+  std::string source, of_system;
+  words >> source >> of_system;
+  mount.is_of_one_user = excludes_root(mount.type, of_system);
+  return is_whole;
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct Mount {
   // means that none do.
   std::uint32_t group = 0;
   bool is_unbindable = false;
+  bool is_of_one_user = false;  // a FUSE mount of a user that even root may not look at
   std::string type;
 };
 

@@ -31,6 +31,17 @@ TEST(MountTable, FieldsOfALine) {
   EXPECT_TRUE(mounts[2].is_unbindable);
 }
 
+TEST(MountTable, FuseMountOfAUserMayExcludeRoot) {
+  const auto mounts = parse_mounts(
+      "1 0 0:1 / /run/doc rw - fuse.portal portal rw,user_id=1000,group_id=1000\n"
+      "2 0 0:2 / /mnt/all rw - fuse.sshfs host: rw,user_id=1000,group_id=1000,allow_other\n"
+      "3 0 0:3 / /mnt/root rw - fuse host: rw,user_id=0,group_id=0\n"
+      "4 0 0:4 / /sys/fs/fuse/connections rw - fusectl none rw\n");
+  ASSERT_EQ(mounts.size(), 4U);
+  EXPECT_TRUE(mounts[0].is_of_one_user);
+  for (const std::size_t open : {1U, 2U, 3U}) EXPECT_FALSE(mounts[open].is_of_one_user) << open;
+}
+
 TEST(MountTable, MalformedLinesAreLeftOut) {
   for (const char* text : {"", "x", "36 35 98:0 / /mnt rw", "36 35 98:0 / mnt rw - tmpfs x rw", "36 35"})
     EXPECT_TRUE(parse_mounts(text).empty()) << text;
