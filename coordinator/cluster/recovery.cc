@@ -69,7 +69,7 @@ void Recovery::on_inventory(const Node& node) {
 
 void Recovery::on_instance(const Node& node, const wire::JobInstance& instance) {
   find_later(node, instance);
-  if (is_unknown_instance(node, instance)) begin_inspection(node);
+  if (is_of_unknown_job(node, instance)) begin_inspection(node);
 }
 
 void Recovery::on_cluster_recognised(const std::string& node, const std::string& cluster) {
@@ -83,7 +83,7 @@ void Recovery::on_cluster_recognised(const std::string& node, const std::string&
   note(std::move(found));
 }
 
-bool Recovery::is_unknown_instance(const Node& node, const wire::JobInstance& instance) const {
+bool Recovery::is_of_unknown_job(const Node& node, const wire::JobInstance& instance) const {
   return deps_.jobs.find(instance.job) == nullptr && !deps_.store.gave(instance.job) &&
          is_the_job(instance) &&
          !not_described_.contains({node.row.name, instance.job, instance.incarnation});
@@ -105,14 +105,14 @@ void Recovery::begin_inspection(const Node& node) {
                                      [&](const wire::OpenHandover& open) { return !is_known(open); });
   const bool unknown_instances =
       std::any_of(node.instances.begin(), node.instances.end(),
-                  [&](const wire::JobInstance& instance) { return is_unknown_instance(node, instance); });
+                  [&](const wire::JobInstance& instance) { return is_of_unknown_job(node, instance); });
   if (!handovers && !unknown_instances) return;
-  if (!window_.is_open()) return show_unknown(node);
+  if (!window_.is_open()) return show_unknown_jobs(node);
   inspecting_.insert(node.row.name);
   control::spawn(deps_.executor, "inspection of the jobs on " + node.row.name, inspect(node.row.name));
 }
 
-void Recovery::show_unknown(const Node& node) {
+void Recovery::show_unknown_jobs(const Node& node) {
   for (const wire::OpenHandover& open : node.handovers) {
     if (is_known(open)) continue;
     Found found;
@@ -124,7 +124,7 @@ void Recovery::show_unknown(const Node& node) {
     show_only(std::move(found), open.migration);
   }
   for (const wire::JobInstance& instance : node.instances) {
-    if (!is_unknown_instance(node, instance)) continue;
+    if (!is_of_unknown_job(node, instance)) continue;
     Found found;
     found.kind = "job";
     found.node = node.row.name;
@@ -200,7 +200,7 @@ control::Task<> Recovery::admit_unknown_instances(std::string name) {
     if (node == nullptr || !node->connected()) co_return;
     const auto unknown =
         std::find_if(node->instances.begin(), node->instances.end(),
-                     [&](const wire::JobInstance& instance) { return is_unknown_instance(*node, instance); });
+                     [&](const wire::JobInstance& instance) { return is_of_unknown_job(*node, instance); });
     if (unknown == node->instances.end()) co_return;
     wire::DescribeJob request;
     request.job = unknown->job;

@@ -88,7 +88,7 @@ class Recovery : public ApiSection {
   void begin_inspection(const Node& node);
   void find_later(const Node& node, const wire::JobInstance& instance);
   void find_left(const Node& node);
-  [[nodiscard]] bool is_unknown_instance(const Node& node, const wire::JobInstance& instance) const;
+  [[nodiscard]] bool is_of_unknown_job(const Node& node, const wire::JobInstance& instance) const;
   [[nodiscard]] bool is_known(const wire::OpenHandover& open) const;
   [[nodiscard]] bool has_unknown_handover(const Node& node, JobId job) const;
   void note(Found found);
@@ -98,7 +98,7 @@ class Recovery : public ApiSection {
   void count_ids(const Node& node);
   Result<HttpResponse> open_window(const HttpRequest& request);
   Result<HttpResponse> confirm(const HttpRequest& request);
-  void show_unknown(const Node& node);
+  void show_unknown_jobs(const Node& node);
   [[nodiscard]] HttpResponse answer() const;
   [[nodiscard]] std::vector<api::UndecidedMigration> undecided() const;
   [[nodiscard]] api::Recovery view() const;

@@ -243,13 +243,13 @@ void JobTable::erase(JobId id) {
 
 void JobTable::keep_fence(JobId id, Incarnation fenced) {
   if (fences_.contains(id))
-    std::erase(fenced_, id);  // the job already has a fence if it was removed before
-                              // and a node's report has added it again
+    std::erase(removal_order_, id);  // the job already has a fence if it was removed before
+                                     // and a node's report has added it again
   fences_[id] = fenced;
-  fenced_.push_back(id);
-  if (fenced_.size() <= Store::kMaxFences) return;
-  fences_.erase(fenced_.front());
-  fenced_.pop_front();
+  removal_order_.push_back(id);
+  if (removal_order_.size() <= Store::kMaxFences) return;
+  fences_.erase(removal_order_.front());
+  removal_order_.pop_front();
 }
 
 Store::Fences JobTable::fences_of(const std::vector<JobId>& ids) const {

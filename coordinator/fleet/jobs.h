@@ -120,7 +120,7 @@ class JobTable {
   std::set<JobId> refused_;  // jobs with other facts that the store has refused
   // Job::fenced of the removed jobs that continued from an image, for the jobs that were removed last
   std::map<JobId, Incarnation> fences_;
-  std::deque<JobId> fenced_;  // the jobs of fences_, in the order of their removal
+  std::deque<JobId> removal_order_;  // the jobs of fences_, in the order of their removal
   std::int64_t newest_end_ms_ = 0;
   mutable std::uint64_t visited_ = 0;
 };

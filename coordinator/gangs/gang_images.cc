@@ -89,9 +89,9 @@ control::Task<Result<void>> GangImages::wait_until_free(JobId id) {
   co_return Error(ErrorCode::kRefused, "No images of job " + now->name + " can be taken: " + reason);
 }
 
-control::Task<Result<GangImages::Taken>> GangImages::capture(JobId id, Destination to, bool holds,
-                                                             TaskId task) {
-  Result<Taken> last = job_was_removed(id);
+control::Task<Result<GangImages::Captured>> GangImages::capture(JobId id, Destination to, bool holds,
+                                                                TaskId task) {
+  Result<Captured> last = job_was_removed(id);
   for (int attempt = 0; attempt < 2; ++attempt) {
     const auto gang = find_whole(deps_.jobs, id);
     if (!gang) co_return job_was_removed(id);
@@ -111,7 +111,7 @@ control::Task<Result<GangImages::Taken>> GangImages::capture(JobId id, Destinati
     deps_.jobs.changed().notify();
     if (captured) {
       auto set = record(*gang_snapshot, number, to, task);
-      if (set) co_return Taken(gang_snapshot, *std::move(set));
+      if (set) co_return Captured(gang_snapshot, *std::move(set));
       co_await gang_snapshot->release();
       co_return std::move(set).error();
     }

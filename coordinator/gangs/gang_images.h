@@ -52,8 +52,8 @@ class GangImages {
   [[nodiscard]] static std::string why_never(const WholeJob& gang);
 
  private:
-  using Taken = std::pair<std::shared_ptr<GangSnapshot>, GangSet>;
-  control::Task<Result<Taken>> capture(JobId gang, Destination to, bool holds, TaskId task);
+  using Captured = std::pair<std::shared_ptr<GangSnapshot>, GangSet>;
+  control::Task<Result<Captured>> capture(JobId gang, Destination to, bool holds, TaskId task);
   control::Task<Result<void>> wait_until_free(JobId gang);
   control::Task<> run_snapshot(JobId gang, Destination to, TaskId task);
   control::Task<> run_suspend(JobId gang, Destination to, TaskId task);

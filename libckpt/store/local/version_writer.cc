@@ -69,7 +69,7 @@ Result<VersionWriter::List> VersionWriter::make_list(const ChunkList& wanted, co
   const bool same =
       parent != nullptr && parent->bytes == wanted.bytes && parent->chunk_bytes == wanted.chunk_bytes;
   if (!same) return list;
-  for (std::size_t i = 0; i < list.blocks.size(); ++i) list.blocks[i].in_parent = parent->block(i);
+  for (std::size_t i = 0; i < list.blocks.size(); ++i) list.blocks[i].list_id = parent->block(i);
   if (store_->has_damaged()) {
     CKPT_TRYV(find_damage(list));
   }
@@ -81,12 +81,12 @@ Result<void> VersionWriter::find_damage(List& list) {
   CKPT_TRY(coder, store_->coders().borrow(kBlobChunkBytes));
   ChunkList parent = list.list;
   for (Block& block : list.blocks)
-    parent.blocks.insert(parent.blocks.end(), block.in_parent->bytes.begin(), block.in_parent->bytes.end());
+    parent.blocks.insert(parent.blocks.end(), block.list_id->bytes.begin(), block.list_id->bytes.end());
   for (std::uint64_t i = 0; i < list.blocks.size(); ++i) {
     auto ids = store_->read_list(*coder, parent, i);
     if (!ids && ids.error().code() != ErrorCode::kCorrupt) return std::move(ids).error();
     if (!ids) {
-      list.blocks[i].in_parent.reset();
+      list.blocks[i].list_id.reset();
       continue;
     }
     for (std::size_t c = 0; c < ids->size(); ++c)
@@ -129,15 +129,15 @@ Result<void> VersionWriter::open_block(RecordCoder& coder, List& list, std::uint
   Block& block = list.blocks[index];
   if (block.ids) return ok();
   std::vector<ContentId> ids(list.list.chunks_of_block(index));
-  if (block.in_parent) {
+  if (block.list_id) {
     std::vector<std::byte> plain(ids.size() * sizeof(ContentId));
-    auto read = store_->read_record(coder, *block.in_parent, RecordKind::kList, plain);
+    auto read = store_->read_record(coder, *block.list_id, RecordKind::kList, plain);
     if (read) {
       CKPT_TRY(parent_ids, decode_list(plain, ids.size()));
       ids = std::move(parent_ids);
     } else if (read.error().code() == ErrorCode::kCorrupt) {
       // Nothing of the block can be kept: its kept chunks must be put instead.
-      block.in_parent.reset();
+      block.list_id.reset();
       block.accounted.reset();
     } else {
       return std::move(read).error();
@@ -224,7 +224,7 @@ Result<void> VersionWriter::reuse_chunk(std::uint32_t region, std::uint64_t chun
   CKPT_TRY(list, list_of(region, chunk));
   const std::lock_guard lock(mutex_);
   Block& block = list->blocks[chunk / kListChunks];
-  if (!block.in_parent || block.unkeepable.test(chunk % kListChunks))
+  if (!block.list_id || block.unkeepable.test(chunk % kListChunks))
     return Error(ErrorCode::kNotFound, "Chunk " + std::to_string(chunk) + " of " +
                                            quoted(version_.regions[region]) +
                                            " cannot be kept: the previous version does not have it");
@@ -236,7 +236,7 @@ Result<void> VersionWriter::reuse_rest(std::uint32_t region) {
   CKPT_TRY(list, list_of(region, 0));
   const std::lock_guard lock(mutex_);
   for (Block& block : list->blocks)
-    if (block.in_parent) block.accounted |= ~block.unkeepable;
+    if (block.list_id) block.accounted |= ~block.unkeepable;
   return ok();
 }
 
@@ -288,10 +288,10 @@ Result<ChunkList> VersionWriter::close_list(RecordCoder& coder, List& list) {
   for (Block& block : list.blocks) {
     if (block.ids) {
       CKPT_TRY(id, store(coder, RecordKind::kList, std::as_bytes(std::span(*block.ids))));
-      block.in_parent = id;
+      block.list_id = id;
       block.ids.reset();
     }
-    closed.blocks.insert(closed.blocks.end(), block.in_parent->bytes.begin(), block.in_parent->bytes.end());
+    closed.blocks.insert(closed.blocks.end(), block.list_id->bytes.begin(), block.list_id->bytes.end());
   }
   return closed;
 }

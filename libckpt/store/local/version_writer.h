@@ -89,7 +89,7 @@ class VersionWriter {
 
  private:
   struct Block {
-    std::optional<ContentId> in_parent;           // the list record's name in the parent
+    std::optional<ContentId> list_id;             // the list record's name in the parent
     std::unique_ptr<std::vector<ContentId>> ids;  // the names of the block's chunks; set once a chunk was put
     std::bitset<kListChunks> accounted;
     std::bitset<kListChunks> unkeepable;
