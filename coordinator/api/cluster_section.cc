@@ -95,7 +95,8 @@ Result<void> ClusterSection::read_event_filter(const HttpRequest& request, Event
 }
 
 control::Task<Result<HttpResponse>> ClusterSection::events(HttpRequest request) {
-  // Other list calls name this cursor `after`; `since` takes precedence.
+  // The cursor is the parameter `since`. Its name in other list calls, `after`, is also accepted; `since`
+  // takes precedence.
   CKPT_CO_TRY(after, query_number(request, "after", 0, kMaxEventId));
   CKPT_CO_TRY(since, query_number(request, "since", after, kMaxEventId));
   CKPT_CO_TRY(follow, query_number(request, "follow_ms", 0, kMaxWaitMs));

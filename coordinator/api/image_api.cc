@@ -20,7 +20,7 @@ using std::chrono::steady_clock;
 constexpr std::array<std::string_view, 6> kVerbs = {"protect", "unprotect", "snapshot",
                                                     "suspend", "restore",   "resume"};
 
-// The body of `restore` and `resume`.
+// The request body of the calls `restore` and `resume`.
 struct RestoreBody {
   JobRestoreWish wish;
   std::optional<std::string> image;

@@ -35,7 +35,7 @@ Result<void> read_copying(BodyReader& body, wire::MigrateOptions& options) {
   return ok();
 }
 
-// Reads the standby's new program, and how its tensor names may differ.
+// Reads the standby's new program, and the permitted differences of its tensors (missing, new or changed).
 Result<void> read_new_program(BodyReader& body, wire::MigrateOptions& options) {
   options.new_argv = body.texts("exec").value_or(std::vector<std::string>());
   const auto allow = body.texts("allow");

@@ -80,7 +80,8 @@ std::optional<api::Operation> operation_view(const Job& job) {
                                                : "stop or restore --force --accept-loss"};
 }
 
-// Returns the longest pause that is expected of a rank; nullopt if that of one rank is not known.
+// Returns the longest of the pauses that are expected for the job's ranks, or nullopt if the expected pause
+// of any rank is not known.
 std::optional<ExpectedPause> longest_pause(const WholeJob& job, const NodeTable& nodes, bool within_node) {
   std::optional<ExpectedPause> longest;
   for (const Job* rank : job.ranks) {
@@ -129,7 +130,8 @@ api::OpenMigration open_migration_view(const Migration& migration) {
           .options = options_view(migration.options)};
 }
 
-// Adds the job's moves. The migration of the first rank that moves stands for those that move with it.
+// Adds the job's migrations. Of the migrations of ranks that move together, only that of the first moving
+// rank is listed.
 void add_migrations(const WholeJob& job, const MigrationTable& migrations, api::JobDetail& view) {
   std::set<MigrationId> all;
   for (const Job* rank : job.ranks) all.merge(migrations.of(rank->id));
@@ -172,7 +174,7 @@ std::string reason_in_view(const WholeJob& job, const JobStates& states, const J
   return moves.why_not_movable(job);
 }
 
-// Adds where the job is: its ranks, its GPUs, and the node and the GPU if all ranks share it.
+// Adds the job's location: its ranks and GPUs, and the node and the GPU if all ranks share them.
 void add_places(const WholeJob& job, const JobStates& states, api::Job& view) {
   for (const Job* rank : job.ranks) add_rank(*rank, states, view.ranks);
   if (state_of(job) == JobState::kParked) return;
@@ -184,7 +186,7 @@ void add_places(const WholeJob& job, const JobStates& states, api::Job& view) {
   if (std::ranges::all_of(job.ranks, at_gpu)) view.gpu = first.place().gpu;
 }
 
-// Adds the job's memory. The history is that of the rank with the highest peak.
+// Adds the job's memory use. The memory history is that of the rank with the highest peak.
 void add_memory(const WholeJob& job, api::Job& view) {
   for (const Job* rank : job.ranks) {
     view.state_bytes += rank->state_bytes();
@@ -195,7 +197,7 @@ void add_memory(const WholeJob& job, api::Job& view) {
   view.memory = memory_view((*fullest)->memory);
 }
 
-// Returns the number of obstacles to a move to another node, of all ranks; nullopt if none was counted.
+// Returns the number of obstacles to a move to another node, of all ranks, or nullopt if none was counted.
 std::optional<std::int32_t> obstacles_in_view(const WholeJob& job) {
   std::optional<std::int32_t> sum;
   for (const Job* rank : job.ranks)

@@ -14,7 +14,7 @@ std::optional<std::string> target_of(const DrainJob& job) {
   return job.to ? std::optional(to_text(*job.to)) : std::nullopt;
 }
 
-// Returns the obstacles that keep the job from moving. Returns nothing for a job that is not stuck.
+// Returns the obstacles that keep the job from moving. The list is empty for a job that is not stuck.
 std::vector<std::string> obstacles_of(const DrainJob& job) {
   const bool is_stuck = job.state == DrainJobState::kWaiting || job.state == DrainJobState::kBlocked;
   return is_stuck ? job.obstacles : std::vector<std::string>();

@@ -77,8 +77,8 @@ void add_source(const wire::SourceReport& source, api::MigrationReport& view) {
   view.link_bytes_per_second = rate_if_any(source.link_bytes_per_second);
   view.scan_bytes_per_second = rate_if_any(source.scan_bytes_per_second);
   view.scan_ms = ms_if_any(source.scan_ns);
-  // A copy time of zero is known once the final round is acknowledged, because that round may find nothing to
-  // copy.
+  // Once the final round is acknowledged, a copy time of zero is a valid value, because that round may find
+  // nothing to copy.
   if (source.last_ack_ns != 0) view.copy_ms = ms_of(source.copy_ns);
   view.estimate_ms = ms_if_any(source.estimate_ns);
   if (source.estimate) view.estimate_breakdown_ms = breakdown_view(breakdown_of(*source.estimate));

@@ -20,9 +20,9 @@ struct NamedJob {
 
 // Finds the job by id or name. A whole job takes precedence over a rank, unless only the rank is live.
 [[nodiscard]] Result<NamedJob> find_named(JobTable& jobs, std::string_view id_or_name);
-// Finds NamedJob::job again, after a wait.
+// Finds NamedJob::job again by its id after a wait, in which the job may have been removed.
 [[nodiscard]] Result<WholeJob> find_named(JobTable& jobs, JobId id);
-// Returns the whole job. Returns kNotSupported if the call names a rank.
+// Returns the id of the whole job, or kNotSupported if the call names a rank.
 [[nodiscard]] Result<JobId> whole_of(const NamedJob& named);
 
 }  // namespace ckpt::coordinator

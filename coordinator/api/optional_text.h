@@ -15,7 +15,7 @@ namespace ckpt::coordinator {
 [[nodiscard]] inline std::optional<std::string> text_if_any(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional(text);
 }
-// Formats Unix milliseconds as text. Returns nullopt for 0, which means no time.
+// Formats Unix milliseconds as text. Returns nullopt for 0, which means that no time is set.
 [[nodiscard]] inline std::optional<std::string> time_if_any(std::int64_t unix_ms) {
   return unix_ms == 0 ? std::nullopt : std::optional(time_text(unix_ms));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handlers of POST and GET /v1/rebalance (docs/api.md).
+// The handlers of the calls POST and GET /v1/rebalance (docs/api.md).
 #include "coordinator/api/optional_text.h"
 #include "coordinator/maintenance/rebalance.h"
 #include "coordinator/requests/api_answers.h"

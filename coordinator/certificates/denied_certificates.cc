@@ -16,7 +16,8 @@ namespace ckpt::coordinator {
 namespace {
 
 constexpr std::size_t kMaxReasonBytes = 1024;
-constexpr std::int64_t kClocksDifferS = 24 * 3600;  // the allowance for a node's clock that is behind
+constexpr std::int64_t kClocksDifferS = 24 * 3600;  // the allowance in seconds for a node's clock that is
+                                                    // behind
 constexpr const char* kDeniedSchema =
     "CREATE TABLE IF NOT EXISTS denied_certificates (serial TEXT PRIMARY KEY, subject TEXT NOT NULL, reason "
     "TEXT "
@@ -35,7 +36,9 @@ bool has_ended(std::int64_t ends_s, std::int64_t now) {
 }
 
 Result<void> check_node_name(const std::string& node) {
-  if (valid_job_name(node)) return ok();  // node names have the same alphabet as job names
+  if (valid_job_name(node))
+    return ok();  // node names permit the same characters as job names, so the same
+                  // check applies
   return Error(ErrorCode::kInvalidArgument, "\"" + node + "\" is not a valid node name");
 }
 

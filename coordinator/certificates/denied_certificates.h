@@ -56,7 +56,7 @@ class DeniedCertificates : public ApiSection {
   // Denies (or allows again) all certificates that the node has presented or was issued.
   Result<void> deny_node(const std::string& node);
   Result<void> allow_node(const std::string& node);
-  // Records the certificate that the node has presented.
+  // Records the certificate that the node has presented, when the node becomes ready.
   void on_ready(const Node& node);
   // Records a certificate (PEM) that was issued to the node. `shown` is the certificate that the requesting
   // connection had proven, or is empty. Returns kRefused if `shown` was denied in the meantime.

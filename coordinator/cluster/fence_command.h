@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operator's program that proves that a node is down (`fence_command`). It is run with the node's name,
 // and cuts the power or queries another authority. It exits with 0 once nothing of that node runs. Its output
-// goes to the coordinator's output.
+// is added to the coordinator's output.
 // Threads: the caller's loop. Ownership: the process is killed at its deadline. Errors: kIo (not started),
 // kTimedOut, kRefused with its exit status.
 #pragma once

@@ -6,8 +6,8 @@
 // the findings since this coordinator started, and facts that no agent can report.
 //
 // Jobs and handovers are adopted only during the window that an admin opens (recovery_window.h). Outside of
-// the window they are only shown. Only users may move a job that was taken in, until an admin confirms the
-// job (Job::unconfirmed).
+// the window they are only shown. Until an admin confirms a job that was taken in, only an order of a user
+// may move the job (Job::unconfirmed).
 //
 // With a complete store, little is left to recover. A job that was lost with its node continues when that
 // node is back. A job that left its node for another is lost if no node reports the job.

@@ -17,7 +17,7 @@ namespace ckpt::coordinator {
 class RecoveryWindow {
  public:
   static constexpr std::chrono::hours kLongest{24};
-  // `changed` is called at each change of is_open().
+  // Takes `changed`, which is called at each change of is_open().
   RecoveryWindow(EventLog& events, control::asio::any_io_executor executor, std::function<void()> changed)
       : events_(events), timer_(std::move(executor)), changed_(std::move(changed)) {}
 

@@ -22,7 +22,7 @@ class RemovedNodes : public NodeGate {
 
   Result<void> load();
   [[nodiscard]] bool contains(const std::string& node) const { return removed_.contains(node); }
-  // Returns the removed nodes by name; true: fenced.
+  // Returns the removed nodes by name. The value is true if the node is fenced: nothing runs on it any more.
   [[nodiscard]] const std::map<std::string, bool>& all() const { return removed_; }
   // Returns kRefused if no more nodes can be stored.
   [[nodiscard]] Result<void> check_room(const std::string& node) const;

@@ -63,7 +63,7 @@ class Coordinator {
   control::Task<HttpResponse> once_durable(HttpResponse response);
   [[nodiscard]] std::vector<std::string> metrics_tokens() const;
 
-  // The parts, in the order of their dependencies.
+  // The coordinator's parts, declared in the order of their dependencies.
   CoordinatorTables tables_;
   MigrationServices migrations_;
   ImageTables image_tables_;

@@ -40,7 +40,7 @@ struct CoreParts {
   ImageServices& images;
 };
 
-// The moves, starts and output of jobs.
+// The parts that move jobs, start them and copy their output.
 struct MoveServices {
   MoveServices(const CoreParts& core, gang::GangJournal journal, const std::string& peer_token,
                const std::function<void(const Error&)>& fatal);
@@ -57,7 +57,7 @@ struct MoveServices {
   Recovery recovery;
 };
 
-// The drains and evacuations. `fallback` takes the images of jobs that cannot move.
+// The parts that drain places and evacuate jobs. `fallback` takes the images of jobs that cannot move.
 struct MaintenanceServices {
   MaintenanceServices(const CoreParts& core, MoveServices& moves, Images& fallback);
 
@@ -67,7 +67,7 @@ struct MaintenanceServices {
   Evacuations evacuations;
 };
 
-// The connections to agents, and the removal of nodes.
+// The parts that handle the connections to agents and remove nodes.
 struct NodeServices {
   NodeServices(const CoreParts& core, MoveServices& moves, MaintenanceServices& maintenance,
                const std::string& peer_token);
@@ -77,7 +77,7 @@ struct NodeServices {
   NodeRemovals removals;
 };
 
-// The sections of the API that borrow the other parts, the metrics, and the work at intervals.
+// The sections of the API, which borrow the other parts, and the parts for metrics and periodic work.
 struct ApiServices {
   ApiServices(const CoreParts& core, MoveServices& moves, MaintenanceServices& maintenance_parts);
 

@@ -25,7 +25,7 @@ namespace ckpt::coordinator {
 
 // Returns the path of the coordinator's store.
 [[nodiscard]] std::string store_path(const Config& config);
-// Returns the durations of the commit protocols.
+// Returns the time limits and intervals of the commit protocols, as configured.
 [[nodiscard]] migration::Timing timing_of(const Config& config);
 
 struct Journals {
@@ -61,7 +61,8 @@ struct CoordinatorTables {
   DeniedCertificates denied;
 };
 
-// The handovers of single ranks, and the classes that say where jobs are and where they may go.
+// The parts that hand over single ranks, and the classes that determine where jobs are and where they may
+// move.
 struct MigrationServices {
   MigrationServices(CoordinatorTables& tables, migration::Journal journal,
                     const std::function<void(const Error&)>& fatal);
@@ -75,7 +76,7 @@ struct MigrationServices {
   GangRendezvous rendezvous;
 };
 
-// Returns what the image classes use of these parts.
+// Returns references to those of these parts that the image classes use.
 [[nodiscard]] ImageDependencies image_dependencies(CoordinatorTables& tables, MigrationServices& migrations);
 
 }  // namespace ckpt::coordinator

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables' facts in the form that placement uses. Pure functions.
+// Functions that convert the tables' facts to the form that placement uses. Pure functions.
 // Threads: one io_context on one thread, like the tables.
 #pragma once
 

@@ -27,7 +27,7 @@ class JobIndex {
   [[nodiscard]] const std::set<JobId>& given_up() const { return given_up_; }
   // Returns the job with that name that has not ended.
   [[nodiscard]] std::optional<JobId> live_named(std::string_view name) const;
-  // Returns the ended job with that name; the newest of several.
+  // Returns the ended job with that name. If several ended jobs have the name, returns the newest.
   [[nodiscard]] std::optional<JobId> ended_named(std::string_view name) const;
   // Returns the ranks of the whole job (Job::whole()). An empty set means that no such job exists.
   [[nodiscard]] const std::set<JobId>& ranks_of(JobId whole) const;

@@ -34,12 +34,12 @@ class JobTable {
   Result<JobId> next_id() { return store_.next_job_id(); }
   // Stores a job and then adds it to the table.
   Result<Job*> add(Job job);
-  // Stores all of the jobs or none, in one transaction.
+  // Stores all of the jobs or none, in one transaction, and then adds them to the table.
   Result<std::vector<Job*>> add_all(std::vector<Job> jobs);
   // Replaces a job by `changed`. The change is durable before it takes effect. On an error nothing has
   // changed.
   Result<void> replace(Job changed);
-  // Stores all of the jobs or none, in one transaction.
+  // Replaces all of the jobs or none, in one transaction.
   Result<void> replace_all(std::vector<Job> changed);
   // Accepts facts that the store has refused. They take effect at once, and store_unsaved() stores them
   // later.
@@ -64,16 +64,16 @@ class JobTable {
   // nodes remove them as well.
   std::vector<JobId> remove_old(const Retention& retention, const std::function<bool(const Job&)>& may_leave);
 
-  // Finds a job by id or name. Of several ended jobs with the name, the newest is returned. The tag of an id
-  // may be omitted if only one job has the number.
+  // Finds a job by id or name. If several ended jobs have the name, returns the newest. The tag of an id may
+  // be omitted if only one job has the number.
   [[nodiscard]] Job* find(std::string_view id_or_name);
   // Returns the error for an id or a name that neither find() nor find_whole() knows.
   [[nodiscard]] Error not_found(std::string_view id_or_name) const;
   [[nodiscard]] Job* find(JobId id);
-  // Returns the ranks of the whole job (Job::whole()), by rank number. An empty list means that no such job
-  // exists.
+  // Returns the ranks of the whole job (Job::whole()), ordered by rank number. An empty list means that no
+  // such job exists.
   [[nodiscard]] std::vector<Job*> ranks_of(JobId whole);
-  // Finds a whole job by id or name. Of several with the name, the one that has not ended is returned,
+  // Finds a whole job by id or name. If several whole jobs have the name, returns the one that has not ended,
   // otherwise the newest.
   [[nodiscard]] std::optional<JobId> find_whole(std::string_view id_or_name) const;
   [[nodiscard]] bool contains(JobId id) const { return jobs_.contains(id); }
@@ -85,18 +85,19 @@ class JobTable {
     visited_ += jobs_.size();
     return jobs_;
   }
-  // Returns the current jobs that have not ended or are about to return from an image, by id.
+  // Returns the current jobs that have not ended or are about to return from an image, ordered by id.
   [[nodiscard]] std::vector<std::reference_wrapper<Job>> live() const;
-  // Returns the jobs that must end and have not ended, or may still run on a disconnected node. Ordered by
-  // id.
+  // Returns the jobs that must end and have not ended, or may still run on a disconnected node. The jobs are
+  // ordered by id.
   [[nodiscard]] std::vector<JobId> to_be_stopped() const;
   [[nodiscard]] std::size_t ended_count() const { return index_.ended().size(); }
-  // Returns the time of the newest end of a job in Unix milliseconds; 0: no job has ended yet.
+  // Returns the time of the newest end of a job in Unix milliseconds, or 0 if no job has ended yet.
   [[nodiscard]] std::int64_t newest_end_ms() const { return newest_end_ms_; }
   [[nodiscard]] std::uint64_t visited() const { return visited_; }
   [[nodiscard]] unsigned live_on(const std::string& node) const;
   [[nodiscard]] unsigned live_on(const Place& place) const;
-  // Returns Job::fenced of a removed job: instances up to it must not run. 0: none is known.
+  // Returns Job::fenced of a removed job: instances up to that incarnation must not run. Returns 0 if none is
+  // known.
   [[nodiscard]] Incarnation fenced_of_removed(JobId id) const;
   // Returns whether this cluster had the job and has removed it.
   [[nodiscard]] bool was_forgotten(JobId id) const { return store_.gave(id) && !jobs_.contains(id); }

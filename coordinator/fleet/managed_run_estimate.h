@@ -14,8 +14,8 @@ namespace ckpt::coordinator {
 struct ManagedRunEstimate {
   std::uint64_t device_bytes = 0;
   // The most downtime that device memory causes: the driver's save and restore, and its share of the dump,
-  // transfer and restore of the process image. The time for a thin context and a small dump remains in any
-  // move, and is not known separately.
+  // transfer and restore of the process image. The time for a released context and a small dump remains in
+  // any move, and is not known separately.
   double device_ms = 0;
   // The lower bounds of a live move (docs/design.md §5), without the scan: its rate cannot be measured on
   // memory of an adopted job. The first is quiesce + commit + resume, if nothing was written since the last

@@ -38,7 +38,8 @@ struct Node {
   std::vector<wire::JobInstance> instances;  // the instances on the node, as last reported
   bool moves_processes = false;  // host processes can be dumped and restored on the node, as last reported
   std::string process_reason = "it has not reported that it can";
-  bool resets_connections = false;  // the node accepts programs whose connections end, as last reported
+  bool resets_connections = false;  // the node restores programs whose connections end in the move, as last
+                                    // reported; such a connection reports a reset
   std::string driver_version;
   std::string gpu_reason;  // why the node has no GPUs, or no current facts about them; at most kMaxNodeReason
                            // bytes
@@ -64,7 +65,8 @@ struct Node {
   [[nodiscard]] bool connected() const { return connection != nullptr && connection->is_open(); }
   [[nodiscard]] const wire::JobInstance* find(JobId job, Incarnation incarnation) const;
   [[nodiscard]] std::uint64_t shown_bytes(JobId job, Incarnation incarnation) const;
-  [[nodiscard]] std::uint64_t shown_bytes(std::uint32_t gpu) const;  // the memory of all instances on the GPU
+  [[nodiscard]] std::uint64_t shown_bytes(std::uint32_t gpu) const;  // returns the memory of all instances on
+                                                                     // the GPU
 };
 
 }  // namespace ckpt::coordinator

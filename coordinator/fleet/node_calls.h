@@ -85,7 +85,7 @@ class NodeCalls {
                                                       std::chrono::milliseconds timeout);
 
   // Returns the needs of the move. nullopt means that the move would begin and the node does not report its
-  // needs. The request did not ask for them, or the agent is older.
+  // needs. Either the request did not ask for the needs, or the agent is too old to report them.
   control::Task<Result<std::optional<wire::MoveNeeds>>> check_move(std::string node, wire::CheckMove request,
                                                                    std::chrono::milliseconds timeout);
   control::Task<Result<void>> check_target(std::string node, wire::CheckTarget request,

@@ -45,7 +45,8 @@ Result<void> check_inventory(const std::string& name, const wire::NodeInventory&
 
 void NodeSessions::adopt(std::shared_ptr<control::Connection> connection, const wire::Hello& hello) {
   const auto* key = connection.get();
-  if (!valid_job_name(hello.name)) {  // node names have the same alphabet as job names
+  if (!valid_job_name(hello.name)) {  // node names permit the same characters as job names, so the same check
+                                      // applies
     if (const auto left_out = misnamed_.turn(now_ns()))
       spdlog::warn(
           "dropped the connection of {}: \"{}\" is not a valid node name ({} similar messages left out)",

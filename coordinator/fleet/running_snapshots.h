@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The snapshots that are currently being taken, at most one per job. Stored in memory only: after a restart
-// each node reports the outcome of its own snapshot.
+// The snapshots that are currently being taken, at most one per job. They are stored in memory only: after a
+// restart each node reports the outcome of its own snapshot.
 // Threads: one. Errors: none.
 #pragma once
 

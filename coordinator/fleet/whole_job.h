@@ -35,8 +35,8 @@ struct WholeJob {
 // rank, otherwise with exit code 0. It is parked or restoring as soon as one rank is.
 [[nodiscard]] JobState state_of(const WholeJob& job);
 [[nodiscard]] int exit_code_of(const WholeJob& job);
-// Returns why the job ended, is about to end, or is parked. Empty means a normal end. A job that is its only
-// record gives that record's own reason.
+// Returns why the job ended, is about to end, or is parked. An empty string means a normal end. For a job
+// that is its only record, returns that record's own reason.
 [[nodiscard]] std::string reason_of(const WholeJob& job);
 
 }  // namespace ckpt::coordinator

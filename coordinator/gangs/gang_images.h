@@ -39,16 +39,17 @@ class GangImages {
   };
   explicit GangImages(Dependencies deps);
 
-  // Each of these begins an operation, which then continues in the background. `to` has the same form as in
-  // Snapshots::begin.
+  // Each of these functions begins an operation, which then continues in the background. `to` has the same
+  // form as in Snapshots::begin.
   control::Task<Result<TaskId>> begin_snapshot(JobId gang, std::string to);
   control::Task<Result<TaskId>> begin_suspend(JobId gang, std::string to);
   // Takes a set of images. Returns once the set is durable and recorded in the ranks. `task` is shown to
   // clients that watch the snapshot; 0: none.
   control::Task<Result<GangSet>> snapshot(JobId gang, Destination to, TaskId task);
-  // Returns why no images of the gang can be taken now; empty: they can be taken.
+  // Returns why no images of the gang can be taken now, or an empty string if they can be taken.
   [[nodiscard]] std::string why_none(const WholeJob& gang) const;
-  // Returns why no images of the gang can ever be taken; empty: there may be a time.
+  // Returns why no images of the gang can ever be taken. An empty string means that images may be possible at
+  // some time.
   [[nodiscard]] static std::string why_never(const WholeJob& gang);
 
  private:

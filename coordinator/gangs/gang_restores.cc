@@ -27,8 +27,8 @@ std::int64_t lost_ms(const WholeJob& gang, const GangSet& set) {
   return lost;
 }
 
-// Returns the reasons of the ranks that could not start, without those of ranks that are parked only because
-// the others are.
+// Returns the reasons of the ranks that could not start, without the reasons of ranks that are parked only
+// because those ranks could not start.
 std::string why_parked(const WholeJob& gang) {
   std::string reason;
   for (const Job* rank : gang.ranks) {

@@ -17,15 +17,15 @@ struct GangSet {
   std::vector<Image> images;    // the set's images by rank
   std::int64_t barrier_ms = 0;  // the barrier time of the earliest image, in Unix milliseconds
 
-  // Returns why one of the images is suspect; empty: none is suspect.
+  // Returns why one of the images is suspect, or an empty string if none is suspect.
   [[nodiscard]] std::string suspect() const;
 };
 
-// Returns the whole sets, newest first.
+// Returns the complete sets (those with an image of every rank), newest first.
 [[nodiscard]] std::vector<GangSet> sets_of(const ImageCatalog& catalog, const WholeJob& gang);
 // Returns the images of sets that lack a rank. Nothing can continue from such images.
 [[nodiscard]] std::vector<Image> leftovers_of(const ImageCatalog& catalog, const WholeJob& gang);
-// Returns the set that contains the image, if the set is whole.
+// Returns the set that contains the image, or nullopt if this set lacks the image of any rank.
 [[nodiscard]] std::optional<GangSet> set_with(const ImageCatalog& catalog, const WholeJob& gang,
                                               const Image& image);
 

@@ -14,7 +14,7 @@ bool has_single_images(const WholeJob& job) {
   return job.size == 1;
 }
 
-// Returns the permitted nodes; empty: any node.
+// Returns the nodes that `to` permits. An empty list permits any node.
 std::vector<std::string> permitted_nodes(const std::string& to) {
   std::vector<std::string> nodes;
   if (to.empty() || to == "auto") return nodes;

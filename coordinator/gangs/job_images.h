@@ -51,26 +51,28 @@ class JobImages : public Images {
   };
   explicit JobImages(Dependencies deps) : deps_(deps) {}
 
-  // Returns the whole job.
+  // Returns the whole job with the id `whole`.
   [[nodiscard]] Result<WholeJob> find(JobId whole) const;
 
-  // Each of these begins an operation, which then continues in the background. `to` is NODE or a folder;
-  // empty: the place of the job's other images.
+  // Each of these functions begins an operation, which then continues in the background. `to` is NODE or a
+  // folder; empty: the place of the job's other images.
   control::Task<Result<TaskId>> begin_snapshot(JobId whole, std::string to);
   control::Task<Result<TaskId>> begin_suspend(JobId whole, std::string to);
   control::Task<Result<TaskId>> begin_restore(JobId whole, JobRestoreWish wish);
-  // Plans begin_restore(). Changes nothing.
+  // Returns the plan that begin_restore() would carry out. Changes nothing.
   control::Task<Result<JobRestorePlan>> dry_restore(JobId whole, JobRestoreWish wish);
 
   // Takes images of all ranks. Returns once they are durable and recorded in the ranks.
   control::Task<Result<void>> capture(JobId whole, Destination to);
-  // Returns why no images of the job can be taken now; empty: they can be taken.
+  // Returns why no images of the job can be taken now, or an empty string if they can be taken.
   [[nodiscard]] std::string why_none(const WholeJob& job) const;
-  // Returns why no images of the job can ever be taken, as far as known; empty: there may be a time.
+  // Returns why no images of the job can ever be taken, as far as known. An empty string means that images
+  // may be possible at some time.
   [[nodiscard]] std::string why_never(const WholeJob& job) const;
 
-  // The interface for other parts of the coordinator, which name a rank. A rank is restored and parked with
-  // all other ranks of its job only, so kRefused is returned if there are others.
+  // The interface for other parts of the coordinator, which name a rank. A rank is restored or parked only
+  // together with all other ranks of its job. Therefore these functions return kRefused if the job has other
+  // ranks.
   [[nodiscard]] std::optional<Image> newest(JobId rank) const override;
   control::Task<Result<Restored>> restore(JobId rank, std::optional<Place> to, std::string reason) override;
   [[nodiscard]] bool may_park(JobId rank) const override { return check_is_alone(rank).has_value(); }

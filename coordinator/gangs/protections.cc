@@ -46,7 +46,8 @@ std::set<std::string> nodes_of(const WholeJob& job) {
   return nodes;
 }
 
-// Returns a hint if images are on the node where their rank runs, and are lost with that node.
+// Returns a hint if a rank's images are on the node where the rank runs, because they are lost with that
+// node.
 std::string hint_of_loss(const WholeJob& job, const Destination& to) {
   std::set<std::string> nodes;
   for (const Job* rank : job.ranks)

@@ -58,7 +58,7 @@ class Protections {
   // Stores the protection of all ranks, in one transaction.
   Result<void> store(const WholeJob& job, const std::optional<Protection>& protection);
   void log(const char* kind, const WholeJob& job, const std::string& text);
-  // Returns the nodes where images of the job could be taken now; nullopt: no images can be taken now.
+  // Returns the nodes where images of the job could be taken now, or nullopt if no images can be taken now.
   [[nodiscard]] std::optional<std::set<std::string>> nodes_now(JobId whole) const;
 
   Dependencies deps_;

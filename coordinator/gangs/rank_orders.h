@@ -32,7 +32,7 @@ class RankOrders : public std::enable_shared_from_this<RankOrders> {
     MigrationId migration = 0;
   };
   // A function that returns an error known from another source than the answers, if there is one. The error
-  // is that of `member`, or of any member. Called while ask() runs.
+  // is that of `member`, or of any member. It is called while ask() runs.
   using Failure = std::function<std::optional<Error>(std::optional<std::size_t> member)>;
   using Answers = std::vector<std::optional<Result<wire::RankGathered>>>;
 

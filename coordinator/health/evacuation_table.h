@@ -32,7 +32,7 @@ class EvacuationTable {
   [[nodiscard]] const std::map<EvacuationId, Evacuation>& all() const { return evacuations_; }
   [[nodiscard]] const std::set<EvacuationId>& open() const { return open_; }
   [[nodiscard]] std::vector<const Evacuation*> pointers() const;
-  // Removes finished evacuations that need not stay.
+  // Removes the finished evacuations that `retention` does not keep.
   void prune(const Retention& retention);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Acts on findings: cordons the GPU where the finding requests it, and moves each job that is concerned. That
-// includes jobs that come later, as long as the finding stands (policies/evacuation/findings.h); moves that
+// Acts on findings: cordons the GPU if the finding requests it, and moves each job that is concerned. That
+// includes jobs that arrive later, as long as the finding stands (policies/evacuation/findings.h); moves that
 // are under way to the GPU are canceled. How each job is moved is decided in policies/evacuation/attempts.h.
 //
 // A finding and its consequences are stored in one transaction. Each step of an evacuation is stored before
@@ -42,7 +42,7 @@ class Evacuations {
 
   // Continues the open evacuations. Call this once, after load() of all tables.
   void start();
-  // Tries evacuations again that wait, because a node has sent a new inventory.
+  // Retries the waiting evacuations, because a node has sent a new inventory.
   void on_inventory();
 
   [[nodiscard]] std::uint32_t recent() const;

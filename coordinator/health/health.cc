@@ -37,7 +37,7 @@ void bound(std::string& text) {
   if (text.size() > kLongestReason) text.resize(kLongestReason);
 }
 
-// The stored values for how a finding was decided.
+// The stored values of a decided finding: the policy acted on it, or was paused.
 constexpr std::int64_t kActed = 1;
 constexpr std::int64_t kPaused = 2;
 

@@ -40,11 +40,12 @@ class HealthTable {
   void on_node_ready(const Node& node);
 
   [[nodiscard]] const std::vector<Finding>& all() const { return findings_; }
-  // Returns the newest finding about the GPU itself, and not only about a program; null: none.
+  // Returns the newest finding about the GPU itself, and not only about a program, or null if there is none.
   [[nodiscard]] const Finding* newest_suspicion(const Place& place) const;
   // Returns the findings that are not decided on, the oldest first.
   [[nodiscard]] std::vector<Finding> fresh() const;
-  // Removes findings that were acted on and need not stay. The newest finding of every node stays.
+  // Removes findings that were acted on and that `retention` does not keep. The newest finding of every node
+  // is kept.
   void prune(const Retention& retention);
   // Stores the decision within the caller's transaction. Call acted() once that transaction is committed.
   Result<void> store_acted(const Finding& finding, bool paused);
@@ -81,7 +82,7 @@ class HealthTable {
   // row of each GPU's newest finding about the GPU itself
   std::map<std::pair<std::string, std::uint32_t>, std::int64_t> suspicions_;
   std::set<std::int64_t> fresh_;              // rows of findings without a decision
-  std::map<std::string, Accepted> accepted_;  // recently accepted findings by node
+  std::map<std::string, Accepted> accepted_;  // by node: the number of recently accepted findings
   std::set<std::string> pending_settings_;    // nodes whose settings are still to be sent
   control::asio::steady_timer resend_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether automatic moves are enabled, as set by the operator and the circuit breaker. Moves can be off for
-// single nodes, or for the whole cluster. Changes are durable before a call returns.
+// The setting whether automatic moves are enabled. The operator and the circuit breaker change it. Moves can
+// be off for single nodes, or for the whole cluster. Changes are durable before a call returns.
 // Threads: one io_context on one thread. Errors: those of the store; nothing has changed then.
 #pragma once
 
@@ -16,8 +16,8 @@ struct Breaker {
   bool open = false;
   std::int64_t since_ms = 0;
   std::string reason;
-  std::int64_t forgiven_ms = 0;  // the time up to which started moves are forgiven: the breaker no longer
-                                 // counts them
+  std::int64_t forgiven_ms = 0;  // Unix time in milliseconds: moves started up to this time are forgiven, so
+                                 // the breaker does not count them
 };
 template <std::same_as<Breaker> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -60,7 +60,7 @@ class PolicyTable {
   EventLog& events_;
   Signal changed_;
   std::map<std::string, bool> paused_;
-  std::map<std::string, std::int64_t> forgiven_;  // the times of forgiveness by place
+  std::map<std::string, std::int64_t> forgiven_;  // by place, the time up to which its findings are forgiven
   Breaker breaker_;
 };
 

@@ -15,7 +15,7 @@ struct Destination {
                      // where the job runs
 };
 
-// Parses NODE or an absolute folder. Empty means the job's own node.
+// Parses `to`, which is NODE or an absolute folder. An empty text means the job's own node.
 [[nodiscard]] Result<Destination> destination_of(const std::string& to, const NodeTable& nodes);
 [[nodiscard]] Destination kept_at(const Protection& protection);
 // Returns the node that owns the checkpoint store of the destination. For a folder, or without a node, this

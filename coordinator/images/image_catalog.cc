@@ -112,7 +112,8 @@ std::string ImageCatalog::image_job_of(const Job& job) const {
   return job.spec.name + "." + job_text(job.id) + "." + cluster_;
 }
 
-// Returns the job of a name in a checkpoint store ("train.j3.CLUSTER"); 0: a job of another cluster.
+// Returns the job of a name in a checkpoint store ("train.j3.CLUSTER"), or 0 if the job is of another
+// cluster.
 JobId ImageCatalog::job_in(std::string_view image_job) const {
   const std::string end = "." + cluster_;
   if (!image_job.ends_with(end)) return 0;
@@ -262,7 +263,8 @@ std::vector<Image> ImageCatalog::apply(const std::string& node,
   std::vector<Image> damaged;
   std::vector<Row> rows;
   for (wire::ImageRow reported : contents.images) {
-    // A node that cannot read a version knows only its name. So the job is derived from the name.
+    // A node that cannot read a version knows only the job's name in the checkpoint store. So the job's id is
+    // derived from that name.
     if (reported.damaged && reported.job == 0) reported.job = job_in(reported.image_job);
     const bool asked = contents.image_job.empty() || reported.image_job == contents.image_job;
     if (!is_ours(reported) || !asked) continue;
@@ -403,7 +405,7 @@ std::vector<ListedImage> ImageCatalog::list(JobId job) const {
   return listed;
 }
 
-// Returns the lowest id, from `job` on, of a job with images; nullopt: there is none.
+// Returns the lowest id, from `job` on, of a job with images, or nullopt if there is none.
 std::optional<JobId> ImageCatalog::first_job_from(JobId job) const {
   std::optional<JobId> first;
   for (const auto& [key, checkpoint_store] : checkpoint_stores_) {

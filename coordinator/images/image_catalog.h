@@ -95,13 +95,13 @@ class ImageCatalog {
   [[nodiscard]] Result<ListedImage> find(const ImageId& id) const;
   // Returns whether the node has listed the image as whole.
   [[nodiscard]] bool is_whole_at(const std::string& node, const Image& image) const;
-  // Returns the newest version of the job in that checkpoint store; 0: none.
+  // Returns the newest version of the job in that checkpoint store, or 0 if there is none.
   [[nodiscard]] std::uint64_t last_version(const std::string& node, const std::string& folder,
                                            const std::string& image_job) const;
   // Returns how many versions the image's job has in the image's checkpoint store.
   [[nodiscard]] std::size_t count(const Image& image) const;
-  // A function that returns when a job ended; 0: it has not ended. nullopt means that the job is no longer
-  // known and the last answer applies.
+  // A function that returns when a job ended, or 0 if it has not ended. nullopt means that the job is no
+  // longer known and the last answer applies.
   using EndOf = std::function<std::optional<std::int64_t>(JobId)>;
   void note_ends(const EndOf& end_of);
   // Returns the highest sequence number of any image (image_numbers.h).
@@ -110,21 +110,24 @@ class ImageCatalog {
  private:
   using Row = CatalogRow;
   struct CheckpointStore {
-    std::vector<Row> rows;  // ordered by job, its name in the checkpoint store, and version
+    std::vector<Row> rows;  // the listed versions, ordered by job, its name in the checkpoint store, and
+                            // version
     bool stored = false;    // true if the last change is stored
   };
   using Rows = std::span<const Row>;
   using Key = std::pair<std::string, std::string>;  // node and folder of a checkpoint store
 
-  // Checks whether a node's lists stay within kMaxCheckpointStores lists and a total of kMaxListedImages
-  // images.
+  // Checks whether the node of `key` stays within its limits if this list has `images` images. The limits are
+  // kMaxCheckpointStores lists, kMaxListedImages images in all its lists, and kLongestText bytes of the
+  // folder's path.
   [[nodiscard]] bool has_room(const Key& key, std::size_t images) const;
   void recognise_cluster(const std::string& node, const wire::CheckpointStoreContents& contents);
   void store_for_later(const Key& key, const wire::CheckpointStoreContents& contents);
   void adopt(const std::string& node, const std::string& cluster);
   [[nodiscard]] JobId job_in(std::string_view image_job) const;
   [[nodiscard]] bool is_ours(const wire::ImageRow& row) const;
-  // Returns the pause from another node's list of a shared folder; negative: not known.
+  // Returns the pause from another node's list of a shared folder. A negative value means that the pause is
+  // not known.
   [[nodiscard]] std::int64_t pause_in(const std::string& folder, const wire::ImageRow& reported) const;
   [[nodiscard]] const Row* find_row(const Key& key, const std::string& image_job,
                                     std::uint64_t version) const;

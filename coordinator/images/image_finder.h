@@ -29,7 +29,7 @@ class ImageFinder {
   [[nodiscard]] Result<Image> for_order(const Job& job, const std::string& verb,
                                         const std::optional<Image>& wanted = std::nullopt) const;
 
-  // Checks that a job can continue from the image alone, without others of one step.
+  // Checks that a job can continue from the image alone, without the other images of its set.
   [[nodiscard]] static Result<void> check_is_alone(const Image& image);
 
   // Returns the newest whole image of each job that this coordinator does not know.

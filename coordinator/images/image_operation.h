@@ -10,7 +10,7 @@
 
 namespace ckpt::coordinator {
 
-// The state of the nodes that the operation depends on.
+// The facts about nodes on which the operation's next step depends.
 struct OperationView {
   bool source_connected = false;        // the node of the previous instance is connected
   bool instance_alive = false;          // an instance that must end runs, or may run, on a connected node

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Snapshots, suspends, restores and resumes, for the clients that requested and watch them. Stored in memory
-// only. After a restart of the coordinator an operation continues, but its client is no longer known.
+// The tasks that show snapshots, suspends, restores and resumes to the clients that requested and watch them.
+// They are stored in memory only. After a restart of the coordinator an operation continues, but its client
+// is no longer known.
 // Threads: one io_context on one thread. Ownership: owns the newest 500 tasks; find a task again after every
 // co_await. Errors: none.
 #pragma once

@@ -18,7 +18,8 @@ constexpr std::chrono::seconds kCheckAnswer{30};
 
 }  // namespace
 
-// Counts the images that are suspect or will be. Such images must not displace good ones.
+// Counts the suspect images, including the image to be taken if the job has an open doubt. Such images must
+// not displace good ones.
 std::uint32_t SnapshotOrders::suspects_of(const Job& job, const std::string& image_job) const {
   const auto listed = deps_.catalog.list(job.id);
   const auto suspects = std::count_if(listed.begin(), listed.end(), [&](const ListedImage& known) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders a snapshot from the node where the job runs, and cancels one. The snapshot goes into that node's own
-// checkpoint store, another node's, or a folder.
+// Orders a snapshot from the node where the job runs, and cancels one. The snapshot is stored in that node's
+// own checkpoint store, another node's, or a folder.
 // Threads: one io_context on one thread. Ownership: borrows its dependencies, which outlive it. Errors: those
 // of the nodes; kUnavailable for a snapshot that was canceled before it was ordered.
 #pragma once

@@ -91,7 +91,7 @@ control::Task<Result<void>> Snapshots::capture(JobId id, Destination to, TaskId 
 control::Task<Result<TaskId>> Snapshots::begin(JobId id, std::string to) {
   const Job* job = deps_.jobs.find(id);
   if (job == nullptr) co_return Error(ErrorCode::kNotFound, "Job " + job_text(id) + " was removed");
-  // By default the snapshot goes where the job's other images are stored.
+  // By default the snapshot is stored in the same place as the job's other images.
   CKPT_CO_TRY(destination, destination_of(to, deps_.nodes));
   if (to.empty() && job->protection) destination = kept_at(*job->protection);
   CKPT_CO_TRYV(co_await wait_until_free(id));

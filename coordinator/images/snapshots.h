@@ -40,9 +40,10 @@ class Snapshots {
   // continues shortly after such an operation. Returns kRefused with the obstacle if the wait is too long or
   // does not help.
   control::Task<Result<void>> wait_until_free(JobId id);
-  // Returns why the job can have no snapshot now; empty: it can.
+  // Returns why the job can have no snapshot now, or an empty string if it can have one.
   [[nodiscard]] std::string why_none(const Job& job) const;
-  // Returns why the job can never have a snapshot, as far as known; empty: there may be a time.
+  // Returns why the job can never have a snapshot, as far as known. An empty string means that a snapshot may
+  // be possible at some time.
   [[nodiscard]] std::string why_never(const Job& job) const;
 
  private:

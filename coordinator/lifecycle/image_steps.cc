@@ -118,7 +118,7 @@ Result<void> stop_after(JobDraft& draft, std::size_t at, const ImageOperation& o
 }  // namespace
 
 // Begins an operation. A user's restore cancels a pending stop. Every other operation leaves the stop in
-// force, so that a rank that goes into its image ends there.
+// force, so that a rank that is being parked in its image ends there.
 Result<void> on(JobDraft& draft, std::size_t at, const OperationBegun& event) {
   const Job& before = draft.rank(at);
   const bool comes_back = event.operation.goal == OperationGoal::kRunning;

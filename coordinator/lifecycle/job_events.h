@@ -83,7 +83,7 @@ struct Stop {
 struct NodeFenced {
   std::string node;
 };
-// A job that was found may be moved automatically again.
+// A job that was found on a node is confirmed, and may be moved automatically again.
 struct Confirmed {
   std::string by;
 };

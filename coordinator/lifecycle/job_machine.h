@@ -23,9 +23,9 @@ struct RankEvent {
   JobEvent event;
 };
 
-// Whether step() applies the rules among ranks. kLater is for a fact that could not be stored. The fact takes
-// effect, and a later settle() applies the rules. The delay is necessary, because a rule's orders must be
-// stored before they are sent.
+// This option determines whether step() applies the rules among ranks. kLater is for a fact that could not be
+// stored. The fact takes effect, and a later settle() applies the rules. The delay is necessary, because a
+// rule's orders must be stored before they are sent.
 enum class Rules : std::uint8_t { kNow, kLater };
 [[nodiscard]] Result<Step> step(std::vector<const Job*> ranks, std::span<const RankEvent> events,
                                 const JobView& view, std::int64_t now_ms, Rules rules = Rules::kNow);

@@ -47,7 +47,7 @@ class JobView {
 [[nodiscard]] bool has_instance(const JobView& view, const std::string& node, JobId job, Incarnation up_to);
 // Returns whether a connected node has an instance of the job, up to this incarnation, that is not over.
 [[nodiscard]] bool has_instance_somewhere(const JobView& view, JobId job, Incarnation up_to);
-// Returns a disconnected node where an abandoned instance may run; empty: none.
+// Returns a disconnected node where an abandoned instance may run, or an empty string if there is none.
 [[nodiscard]] std::string silent_node(const Job& rank, const JobView& view);
 
 }  // namespace ckpt::coordinator::lifecycle

@@ -8,8 +8,8 @@
 namespace ckpt::coordinator::lifecycle {
 namespace {
 
-// Returns the node of the migration's side that runs while the other side is disconnected. Empty means that
-// no node may receive an end order yet.
+// Returns the node of the migration's side that runs while the other side is disconnected. An empty string
+// means that no node may receive an end order yet.
 std::string alone_on(const Migration& open, const JobView& view) {
   const bool target_runs = open.runs_at == Side::kTarget;
   const bool source_runs = !target_runs && open.incarnation > open.base;

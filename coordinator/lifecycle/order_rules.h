@@ -17,14 +17,14 @@
 
 namespace ckpt::coordinator::lifecycle {
 
-// The rank's instances up to `up_to` must end on the node.
+// The order that the rank's instances up to `up_to` must end on the node.
 struct EndOrder {
   std::string node;
   Incarnation up_to = 0;
   std::int64_t grace_ms = 0;
   friend auto operator<=>(const EndOrder&, const EndOrder&) = default;
 };
-// The node is queried whether any instance up to `up_to` exists. An inventory without the instance is not
+// The query whether any instance up to `up_to` exists on the node. An inventory without the instance is not
 // proof, because the node may be executing an order to start it. The node's answer arrives after reports of
 // all its instances.
 struct ProofOrder {
@@ -40,8 +40,8 @@ using Order = std::variant<EndOrder, ProofOrder, AbortOrder>;
 // image (Job::fenced).
 [[nodiscard]] std::optional<EndOrder> fence_order(Incarnation fenced, const std::string& node,
                                                   const wire::JobInstance& instance);
-// Returns the orders of a rank that must stop, or of which an instance was abandoned. `open` is the migration
-// of the job, or of a rank that moves together with it; null: none.
+// Returns the orders for a rank that must stop, or that has an abandoned instance. `open` is the migration of
+// the job, or of a rank that moves together with it; null: none.
 [[nodiscard]] std::vector<Order> due_orders(const Job& rank, const Migration* open, const JobView& view);
 // Returns the proof orders that due_orders() contains.
 [[nodiscard]] std::vector<ProofOrder> due_proofs(const Job& rank, const JobView& view);

@@ -56,8 +56,8 @@ Result<void> park_others(JobDraft& draft) {
 
 }  // namespace
 
-// Returns the first rank that failed. A node may report a rank that was ended with the others before the rank
-// that failed.
+// Returns the first rank that failed. A node may report a rank that was ended with the other ranks before it
+// reports the rank that failed.
 const Job* first_failed(std::span<const Job* const> ranks) {
   const auto order = [](const Job& rank) { return std::pair(rank.ended_on_request, rank.ended_ms); };
   const Job* first = nullptr;

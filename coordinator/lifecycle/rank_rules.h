@@ -27,7 +27,7 @@ inline constexpr std::string_view kRestsWithOthers = "did not continue from its 
 // Returns the state of the job. It has ended once all ranks have ended, with the result of the first failed
 // rank, otherwise with exit code 0. It is parked or restoring as soon as one rank is.
 [[nodiscard]] JobState state_of(std::span<const Job* const> ranks);
-// Returns why the job ended or is about to end. Empty means a normal end.
+// Returns why the job ended or is about to end. An empty string means a normal end.
 [[nodiscard]] std::string reason_of(std::span<const Job* const> ranks);
 
 // Applies the rules, as events of the affected ranks.

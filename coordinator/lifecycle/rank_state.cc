@@ -20,7 +20,7 @@ constexpr Transition kTransitions[] = {
     {kStarting, kLost},
     {kRunning, kExited},
     {kRunning, kLost},
-    // The rank goes into an image.
+    // The rank is parked in an image.
     {kRunning, kParking},
     {kParking, kRunning},
     {kParking, kParked},

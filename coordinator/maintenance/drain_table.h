@@ -31,7 +31,7 @@ class DrainTable {
   [[nodiscard]] Drain* open_of(const Scope& scope);
   // Returns whether an open drain covers the place.
   [[nodiscard]] bool is_drained(const Place& place) const;
-  // Removes finished drains that need not stay.
+  // Removes the finished drains that `retention` does not keep.
   void prune(const Retention& retention);
   [[nodiscard]] Signal& changed() { return changed_; }
 

@@ -120,7 +120,7 @@ void Drains::cancel_of(const Scope& scope, const std::string& reason) {
 }
 
 // Plans a drain without moving anything. Each round queries the nodes of all jobs at once. A refusal may
-// change the targets of this job and of others.
+// change the targets of this job and of other jobs.
 control::Task<Result<std::vector<Drains::Prospect>>> Drains::dry_run(DrainRequest request) {
   const auto until = Clock::now() + kDryRunTimeout;
   const auto answers = std::make_shared<Answers>();

@@ -90,7 +90,7 @@ class Drains {
 
   control::Task<> expect_nodes();
   control::Task<> run(DrainId id);
-  // Takes the next step. Returns when to check again even without a change; nullopt: the drain is over.
+  // Takes the next step. Returns when to check again even without a change, or nullopt if the drain is over.
   std::optional<Clock::time_point> step(DrainId id);
   control::Task<> restore(DrainId id, JobId job);
   void report(const Drain& drain, const DrainJob& entry);

@@ -30,7 +30,7 @@ class Rebalancer : public ApiSection {
   };
   explicit Rebalancer(Dependencies deps) : deps_(std::move(deps)), changed_(deps_.executor) {}
 
-  // Returns the jobs and GPUs to pack now.
+  // Returns the packing problem: the current jobs and GPUs.
   [[nodiscard]] PackProblem problem() const;
   Result<const RebalanceRun*> start(std::uint32_t parallel);
   void stop();  // stops the run: no further move begins

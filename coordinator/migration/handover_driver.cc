@@ -33,7 +33,7 @@ void fault_before_message(const wire::Body& body) {
 }
 
 // Returns the size at which the journal is compacted again. This is twice the size after a compaction, but
-// small enough that no append is refused before.
+// small enough that no append is refused before the journal reaches it.
 std::uint64_t next_compaction(std::uint64_t left) {
   const std::uint64_t space = migration::Journal::kMaxBytes - std::min(left, migration::Journal::kMaxBytes);
   return std::max(kCompactAboveBytes, left + std::min(left, space / 2));

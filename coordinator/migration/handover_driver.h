@@ -26,7 +26,8 @@
 
 namespace ckpt::coordinator {
 
-// The actions that the machines request from their owner. Called on the loop; may put events into the driver.
+// The actions that the machines request from their owner. They are called on the loop, and may put events
+// into the driver.
 class HandoverEffects {
  public:
   virtual ~HandoverEffects() = default;
@@ -40,8 +41,8 @@ class HandoverEffects {
   virtual void on_event_done(migration::MigrationId id) = 0;
   [[nodiscard]] virtual std::chrono::milliseconds duration(migration::MigrationId id,
                                                            const migration::ArmTimer& timer) const = 0;
-  // A function that returns true for records that need not stay. forgettable() returns it once the facts that
-  // replace the records are durable.
+  // A function that returns true for records that the journal may remove. forgettable() returns it once the
+  // facts that replace the records are durable.
   using Forget = std::function<bool(const migration::Record&)>;
   virtual control::Task<Result<Forget>> forgettable() = 0;
 };

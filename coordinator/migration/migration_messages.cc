@@ -93,8 +93,8 @@ std::chrono::milliseconds MigrationRunner::duration(MigrationId id, const migrat
   return left_of_limit(*m, wall_clock_ms(), late_grace_);
 }
 
-// Returns the records that the journal may remove. The store must have the migration's outcome, and the fact
-// that no agent will query the migration.
+// Returns a function that selects the records that the journal may remove. The store must have the
+// migration's outcome, and the fact that no agent will query the migration.
 control::Task<Result<HandoverEffects::Forget>> MigrationRunner::forgettable() {
   deps_.table.store_settled();
   std::set<MigrationId> over;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of new and of recovered migrations, of a job that moves alone and of ranks that move together.
+// Creates the rows of new and of recovered migrations, both of a job that moves alone and of ranks that move
+// together.
 // Threads: one io_context on one thread. Ownership: none. Errors: those of the table.
 #pragma once
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests for migrations, and restarts. Messages of the handover are in migration_messages.cc.
+// The part of MigrationRunner that handles requests for migrations, and restarts. Messages of the handover
+// are in migration_messages.cc.
 #include "coordinator/migration/migration_runner.h"
 
 #include <fmt/format.h>
@@ -89,7 +90,7 @@ void MigrationRunner::adopt_outcome(Migration& m) {
   outcomes_.on_report(m, migration::Report(kind, m.incarnation, state->reason), owner);
 }
 
-// Repeats an abort that was requested before the restart: from GRANTED on it has no record.
+// Repeats an abort that was requested before the restart, because the request has no record from GRANTED on.
 void MigrationRunner::abort_again(const Migration& m) {
   const bool by_user = m.abort_cause == AbortCause::kUser;
   if (!by_user && m.abort_cause != AbortCause::kTarget) return;

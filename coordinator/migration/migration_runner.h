@@ -56,7 +56,7 @@ class MigrationRunner : private HandoverEffects {
   // Begins a migration. The caller has made all checks that need no query to the nodes. If the network does
   // not reach the target, or the journal has no space, the migration is later closed as refused.
   Result<Migration*> begin(const Job& job, const Request& request, wire::MigrationPlan plan);
-  // Returns when the begin is durable, or with the refusal of network or journal.
+  // Returns the migration when its begin is durable, or the refusal of the network or the journal.
   control::Task<Result<Migration*>> begun(MigrationId id);
   // Recovers a handover that `node` has open and this coordinator has no record of. Its sides are queried,
   // and their records decide. Returns kInvalidArgument if it is not a handover of that node.
@@ -74,9 +74,9 @@ class MigrationRunner : private HandoverEffects {
   // Waits until all requests and messages up to now are handled and their records are durable.
   control::Task<> caught_up(MigrationId id) { return driver_.caught_up(id); }
   control::Task<Result<migration::Journal::Copy>> copy_journal() { return driver_.copy_journal(); }
-  // Removes some of the closed migrations that need not stay, the oldest first. A migration stays if an agent
-  // may still query it, or if it is the newest of a job that has not ended. Returns true if there may be
-  // more.
+  // Removes some of the closed migrations that `retention` does not keep, the oldest first. A migration stays
+  // if an agent may still query it, or if it is the newest of a job that has not ended. Returns true if there
+  // may be more.
   bool prune(const Retention& retention);
 
   void on_node_ready(const Node& node);
@@ -112,7 +112,8 @@ class MigrationRunner : private HandoverEffects {
   void adopt_outcome(Migration& migration);
   void abort_again(const Migration& migration);
   Migration& entry(const migration::HandoverInfo& info);
-  // Returns the incarnation as which the job's owner runs, as far as reported; 0: not reported.
+  // Returns the incarnation as which the job's owner runs, as far as reported. Returns 0 if none was
+  // reported.
   [[nodiscard]] Incarnation owner_of(MigrationId id) const;
   [[nodiscard]] bool may_leave(const Migration& migration) const;
   Migration* checked(MigrationId id, const Node& node, Side side);

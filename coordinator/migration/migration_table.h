@@ -42,7 +42,7 @@ class MigrationTable {
   // Marks ids up to this one as assigned, because the store may not know of them.
   Result<void> skip_ids_to(MigrationId id) { return store_.count_above(0, id); }
   void save(Migration& migration);
-  // Publishes a change that is not worth storing.
+  // Increases the migration's revision and notifies waiters, for a change that need not be stored.
   void touch(Migration& migration);
   // Records that the migration has ended now. Its plan is dropped. The caller saves the migration.
   void close(Migration& migration);
@@ -65,7 +65,7 @@ class MigrationTable {
     visited_ += migrations_.size();
     return migrations_;
   }
-  // returns the open migrations, ordered by id
+  // Returns the open migrations, ordered by id.
   [[nodiscard]] std::vector<std::reference_wrapper<const Migration>> open() const;
   [[nodiscard]] const std::set<MigrationId>& open_ids() const { return index_.open(); }
   [[nodiscard]] const Migration* open_of(JobId job) const;
@@ -76,8 +76,8 @@ class MigrationTable {
   // Returns whether the job's newest migration is decided but not all its reports have arrived.
   [[nodiscard]] bool is_closing(JobId job) const;
 
-  // Sets the GPUs that a move of the whole job in preparation will use. Without GPUs, the move is no longer
-  // in preparation.
+  // Sets the GPUs that a move of the whole job in preparation will use. An empty list means that the move is
+  // no longer in preparation.
   void claim(JobId whole, std::vector<MoveClaim> claims);
   [[nodiscard]] const std::map<JobId, std::vector<MoveClaim>>& claims() const { return claims_; }
 
@@ -92,16 +92,16 @@ class MigrationTable {
   // Returns whether the migration is settled and the store has recorded that.
   [[nodiscard]] bool is_settled_in_store(const Migration& migration) const;
 
-  // Removes some of the closed migrations that need not stay, the oldest first. Returns their ids, at most
-  // Retention::kBatch.
+  // Removes some of the closed migrations that `retention` does not keep, the oldest first. Returns their
+  // ids, at most Retention::kBatch.
   std::vector<MigrationId> remove_old(const Retention& retention,
                                       const std::function<bool(const Migration&)>& may_leave);
 
   [[nodiscard]] Signal& changed() { return changed_; }
-  // Listeners for jobs whose migration has been decided, or has started the job at a side.
+  // Returns the listeners for jobs whose migration has been decided, or has started the job at a side.
   [[nodiscard]] Listeners<JobId>& moved() { return moved_; }
-  // Listeners for moves of ranks to abort, and for moves whose disconnected nodes the operator has confirmed
-  // to run nothing.
+  // Returns the listeners for moves of ranks to abort, and for moves whose disconnected nodes the operator
+  // has confirmed to run nothing.
   [[nodiscard]] Listeners<MigrationId, AbortCause, std::string>& gang_abort_asked() {
     return gang_abort_asked_;
   }

@@ -42,8 +42,8 @@ struct TargetAnswer {
 
 // Queries the targets. The answers are in the order of the targets.
 control::Task<std::vector<TargetAnswer>> ask_targets(NodeCalls& calls, MoveQuestion question);
-// Returns "node-b: reason; node-c: reason" for the targets that would refuse the job. Each reason is listed
-// once.
+// Returns the refusals as text: "node-b: reason; node-c: reason" for the targets that would refuse the job.
+// Each reason is listed once.
 [[nodiscard]] std::string refusals_text(const std::vector<TargetAnswer>& answers);
 // Returns the best suitable place of each node except `except`, at most kMaxAskedTargets.
 [[nodiscard]] std::vector<Place> best_of_nodes(const std::vector<Candidate>& candidates,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time limit of a move, which its user gave. Pure.
+// The time limit of a move, as set by the move's user. Pure.
 // Threads: any. Errors: none.
 #pragma once
 

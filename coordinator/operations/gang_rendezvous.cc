@@ -19,7 +19,8 @@ const std::string* find_variable(const wire::JobSpec& spec, std::string_view nam
   return at == spec.env.end() ? nullptr : &*at;
 }
 
-// Returns "10.0.0.1" for "10.0.0.1:4711". The brackets of "[fe80::1]:4711" are removed.
+// Returns the host in the node's address: "10.0.0.1" for "10.0.0.1:4711". The brackets of "[fe80::1]:4711"
+// are removed.
 std::string host_of(const Node& node) {
   const std::string& address = node.row.peer_address;
   std::string host = address.substr(0, address.rfind(':'));

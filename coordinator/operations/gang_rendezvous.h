@@ -26,8 +26,8 @@ class GangRendezvous {
   // address of the first rank's node.
   [[nodiscard]] Result<void> check(const wire::JobSpec& spec, const std::vector<Place>& places) const;
   // Adds the rendezvous address to a rank's specification. Also adds the port, unless rank 0 must find it.
-  // Returns kNotFound or kUnavailable until rank 0 has been started, and while its node is disconnected. A
-  // rank without others gets neither.
+  // Returns kNotFound or kUnavailable until rank 0 has been started, and while its node is disconnected. The
+  // only rank of a job gets neither.
   control::Task<Result<wire::JobSpec>> complete(wire::JobSpec spec) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open operations on a job's images, which yield to other orders.
+// The interface to open operations on a job's images, which yield to other orders.
 // Threads: one io_context on one thread. Errors: the store's.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace ckpt::coordinator {
 class ImageWork {
  public:
   virtual ~ImageWork() = default;
-  // Cancels a job's last snapshot, so that the job continues to run. Returns false if that is not possible,
-  // or not any more. The operation ends shortly afterwards.
+  // Cancels a job's last snapshot, so that the job continues to run. Returns false if that is not, or no
+  // longer, possible. The operation ends shortly afterwards.
   virtual bool give_up_parking(JobId id, const std::string& reason) = 0;
 };
 

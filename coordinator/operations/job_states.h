@@ -19,16 +19,16 @@ class JobStates {
       : nodes_(nodes), migrations_(migrations), snapshots_(snapshots), faults_(faults) {}
 
   [[nodiscard]] std::string of(const Job& job) const;
-  // Returns a disconnected node where an instance of the job may run; empty: none.
+  // Returns a disconnected node where an instance of the job may run, or an empty string if there is none.
   [[nodiscard]] std::string silent_node(const Job& job) const;
-  // Returns why a job that must stop has not ended, or why its end is not known. Empty means that no node is
-  // disconnected.
+  // Returns why a job that must stop has not ended, or why its end is not known. An empty string means that
+  // no node is disconnected.
   [[nodiscard]] std::string why_not_stopped(const Job& job) const;
-  // Returns a finding against a GPU that the job runs on; empty: none.
+  // Returns a finding against a GPU that the job runs on, or an empty string if there is none.
   [[nodiscard]] std::string trouble_of(const Job& job) const;
-  // Returns the finding of trouble_of() as a warning before a move; empty: none.
+  // Returns the finding of trouble_of() as a warning before a move, or an empty string if there is none.
   [[nodiscard]] std::string warning_of(const Job& job) const;
-  // Returns why the job cannot be moved now; empty: it can be moved.
+  // Returns why the job cannot be moved now, or an empty string if it can be moved.
   [[nodiscard]] std::string why_not_movable(const Job& job) const;
   // Returns whether the job's program has created no CUDA context within kMakesContextMs. Commands then no
   // longer wait for the program.

@@ -39,7 +39,7 @@ class Metrics {
 
   [[nodiscard]] metrics::Registry& registry() noexcept { return registry_; }
   [[nodiscard]] const metrics::Registry& registry() const noexcept { return registry_; }
-  // Registers the metrics of certificates. Call this once; null: no certificates.
+  // Registers the metrics of certificates. Call this once. `own` is null if there are no certificates.
   void observe_certificates(std::shared_ptr<const tls::Identity> own);
   // Counts an answer of the HTTP API.
   void answered(unsigned status);
@@ -67,7 +67,8 @@ class Metrics {
   metrics::Histograms communicators_seconds;  // labels: rank, communicators
 
  private:
-  // Counts the event. Also counts the measurements of a migration, for example when it has ended.
+  // Counts the event. For some events of a migration, for example its end, also counts the migration's
+  // measurements.
   void count_event(const Event& event);
   void observe_nodes();
   void observe_gpus();

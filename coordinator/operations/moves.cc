@@ -46,7 +46,8 @@ PlanHints hints_of(const MigrateRequest& request) {
   return hints;
 }
 
-// Returns why a node refuses; empty: it accepts. Returns an error if the node gave no such answer.
+// Returns why a node refuses, or an empty string if it accepts. Returns an error if the node gave no such
+// answer.
 Result<std::string> reason_of(const Result<void>& answer) {
   if (answer) return std::string();
   const Error& error = answer.error();

@@ -30,7 +30,8 @@ struct MigrateRequest {
   std::vector<std::uint32_t> ranks;  // the ranks that move, for a job of several ranks; empty: all
   std::optional<wire::Communicators> communicators;  // when the ranks' communicators are made; nullopt: as at
                                                      // the job's start
-  std::optional<wire::Connections> connections;      // nullopt: the job's own setting
+  std::optional<wire::Connections> connections;      // how the move treats connections to other programs;
+                                                     // nullopt: the job's own setting
 };
 
 // Why a job cannot be moved within its node, and to another node. An empty text means that there is no
@@ -63,7 +64,7 @@ class Moves {
   // Returns the plan of one rank of several that move together, and the network that it uses.
   Result<std::pair<wire::MigrationPlan, SharedNetwork>> plan_of_rank(const Job& rank, const Place& to,
                                                                      const MigrateRequest& request) const;
-  // Returns what the move does with connections to other programs.
+  // Returns how the move treats connections to other programs.
   [[nodiscard]] static wire::Connections connections_in(const Job& job, const MigrateRequest& request);
   // Returns the plan of a move, and whether the nodes of both sides would begin it. Changes nothing.
   control::Task<Result<MigratePlan>> dry_run(JobId id, MigrateRequest request);

@@ -48,7 +48,9 @@ control::Task<> OrderSender::run() {
     }
     std::set<JobId> settled;
     for (const Job& job : deps_.jobs.live()) {
-      if (deps_.jobs.is_refused(job.id)) continue;  // its rules wait until the store accepts its facts
+      if (deps_.jobs.is_refused(job.id))
+        continue;  // the job's rules wait until the store accepts the job's
+                   // facts
       if (settled.insert(job.whole()).second) deps_.job_runner.settle(job.id);
     }
     send_retries();

@@ -67,7 +67,7 @@ class OrderSender {
   bool abort(JobId id, const Migration& open);
   void send(JobId id, const lifecycle::EndOrder& order);
   control::Task<> ask(JobId id, lifecycle::ProofOrder order);
-  // Returns the open migration of the job, or of a rank that it moves with; null: none.
+  // Returns the open migration of the job, or of a rank that it moves with. Returns null if there is none.
   [[nodiscard]] const Migration* open_of(const Job& job) const;
 
   Dependencies deps_;

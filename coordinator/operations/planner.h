@@ -38,7 +38,7 @@ struct PlanHints {
   std::string network;  // the network that a move must use; empty: any
 };
 
-// Parses "NODE" or "NODE:GPU".
+// Parses "NODE" or "NODE:GPU". The GPU is nullopt if the text names none.
 [[nodiscard]] Result<std::pair<std::string, std::optional<std::uint32_t>>> parse_place(
     const std::string& text);
 // Checks that the node exists, is connected and has that GPU.

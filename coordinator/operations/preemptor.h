@@ -22,7 +22,7 @@ struct Displacement {
   Place from;
   std::optional<Place> to;  // the target of the live move; nullopt: the job is parked
 };
-// Returns "low (j13) moves to node-b:0" or "low (j13) is parked".
+// Returns the displacement as text: "low (j13) moves to node-b:0" or "low (j13) is parked".
 [[nodiscard]] std::string to_text(const Displacement& displaced);
 
 // The plan of a start. Without places in `placing` it is not possible, and `placing` has the reason.
@@ -34,8 +34,8 @@ struct RunPlan {
 class Preemptor {
  public:
   virtual ~Preemptor() = default;
-  // Returns the plan for the request. Changes nothing. A plan without places would not help, and
-  // has the reason.
+  // Returns the plan for the request. Changes nothing. A plan without places has the reason why preemption
+  // would not help.
   [[nodiscard]] virtual Result<RunPlan> plan_for(const SubmitRequest& request) const = 0;
   // Displaces jobs. Returns the displaced jobs once the new job fits. The caller must submit the new job at
   // once.

@@ -69,7 +69,7 @@ control::Task<Result<Submitted>> Service::submit(SubmitRequest request) {
   co_return submitted;
 }
 
-// Starts the ranks in order: the node of the first rank finds the port at which the others connect.
+// Starts the ranks in order: the node of the first rank finds the port at which the other ranks connect.
 control::Task<Result<WholeJob>> Service::start_all(JobId whole) {
   std::vector<JobId> ids;
   for (const Job* rank : deps_.jobs.ranks_of(whole)) ids.push_back(rank->id);

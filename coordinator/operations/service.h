@@ -69,10 +69,10 @@ class Service {
   void confirm_by_move(JobId whole);
 
  private:
-  // Starts the ranks of a new job. If one cannot start, the others are stopped.
+  // Starts the ranks of a new job. If one cannot start, the other ranks are stopped.
   control::Task<Result<WholeJob>> start_all(JobId whole);
   control::Task<Result<void>> start_or_explain(JobId id);
-  // Orders the nodes to remove what they store about a removed rank.
+  // Orders the nodes to remove their data about a removed rank.
   void send_forget(JobId id);
 
   Dependencies deps_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves of a job as policies see them: which ranks move together, where they would go, how a move ended.
-// Plain values and pure functions.
+// Moves of a job as policies see them: which ranks move together, their targets, and how a move ended. Plain
+// values and pure functions.
 #pragma once
 
 #include <string>
@@ -25,8 +25,9 @@ struct JobMovePlan {
   bool no_gpu = false;        // no candidate is suitable
   std::vector<Candidate> candidates;
   wire::Communicators communicators = wire::Communicators::kOverlap;  // when the communicators are made
-  wire::Connections connections = wire::Connections::kRefuse;         // what is done with connections
-  std::vector<std::string> warnings;                                  // the warnings of a dry run
+  // how the move treats connections to other programs
+  wire::Connections connections = wire::Connections::kRefuse;
+  std::vector<std::string> warnings;  // the warnings of a dry run
 
   [[nodiscard]] bool is_possible() const { return !places.empty(); }
 };

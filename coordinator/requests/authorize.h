@@ -14,9 +14,9 @@
 
 namespace ckpt::coordinator {
 
-// Returns "This needs the role admin, and yours is operator: ...".
+// Returns the text of a refusal: "This needs the role admin, and yours is operator: ...".
 [[nodiscard]] std::string text_of_refusal(const std::string& what, Role min_role, Role role);
-// Returns why the request is refused, for display; nullopt: it is permitted.
+// Returns why the request is refused, for display, or nullopt if it is permitted.
 Result<std::optional<std::string>> refusal_of(const HttpRequest& request, const Route& call, Role role);
 
 }  // namespace ckpt::coordinator

@@ -33,7 +33,8 @@ bool too_deep(const std::string& body) {
   return false;
 }
 
-// Returns the current name of a field of earlier builds, or nothing if the call has no such field.
+// Returns the current name for a field's name in earlier builds, or an empty text if the call has no such
+// field.
 std::string_view current_name(std::string_view former, const std::set<std::string>& fields) {
   if (former == "way" && fields.contains("mode")) return "mode";
   if (former == "mode" && fields.contains("strategy")) return "strategy";

@@ -38,7 +38,7 @@ class BodyReader {
   std::optional<bool> boolean(FieldName field);
   std::optional<std::vector<std::string>> texts(FieldName field);
   std::optional<std::vector<std::uint32_t>> numbers(FieldName field, std::uint32_t max_value);
-  // returns an object as texts: {"K": "V"} becomes K=V
+  // Returns the members of an object as texts: {"K": "V"} becomes K=V.
   std::optional<std::vector<std::string>> environment(FieldName field);
 
   // Returns the first error, or an error for a field that was not read.

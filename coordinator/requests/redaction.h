@@ -11,7 +11,8 @@
 
 namespace ckpt::coordinator {
 
-// Returns a command, or a part of a command, for an answer: unchanged or as null.
+// Returns a command, or a part of a command, in the form in which shown_to() finds it. The caller of the API
+// receives it unchanged or as null.
 [[nodiscard]] json command_json(const json& command);
 [[nodiscard]] HttpResponse shown_to(Role role, HttpResponse answer);
 

@@ -28,7 +28,7 @@ struct RoleTokens {
   std::string viewer;
   std::string operating;
   std::string admin;
-  // Returns the role of a token, compared in constant time; nullopt for any other text.
+  // Returns the role of a token, compared in constant time, or nullopt for any other text.
   [[nodiscard]] std::optional<Role> role_of(std::string_view given) const;
 };
 

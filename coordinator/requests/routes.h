@@ -19,7 +19,7 @@ struct Route {
 };
 
 [[nodiscard]] std::span<const Route> all_routes();
-// Returns the route of the request; null: there is no such call.
+// Returns the route of the request, or null if there is no such call.
 [[nodiscard]] const Route* find_route(const HttpRequest& request);
 
 }  // namespace ckpt::coordinator

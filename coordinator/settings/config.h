@@ -52,8 +52,8 @@ struct Config {
   std::int64_t ended_drains_kept = 200;
   std::int64_t kept_output_mib = 1024;  // the limit for copies of the ends of jobs' logs; 0: no copies
   std::int64_t output_copy_interval_ms = 10'000;
-  std::int64_t history_kept_days = 30;  // the longest time for which all these entries are kept; 0: only
-                                        // their number is limited
+  std::int64_t history_kept_days = 30;  // the longest time in days for which entries with a limit *_kept are
+                                        // kept; 0: only their number is limited
 
   bool tagged_ids = true;  // not a key of the file; tests that name ids use ids without tags
 

@@ -6,7 +6,8 @@
 namespace ckpt::coordinator {
 namespace {
 
-constexpr std::size_t kMaxDoubts = 16;  // the limit for one job; the oldest doubt is removed
+constexpr std::size_t kMaxDoubts = 16;  // the limit on the doubts of one job; beyond it, the oldest doubt is
+                                        // removed
 
 }  // namespace
 

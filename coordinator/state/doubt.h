@@ -26,7 +26,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("up_to", &T::up_to), record::field("reason", &T::reason));
 }
 
-// Returns why an image of that incarnation and barrier is suspect; empty: it is not suspect.
+// Returns why an image of that incarnation and barrier is suspect, or an empty string if it is not suspect.
 [[nodiscard]] std::string why_suspect(const std::vector<Doubt>& doubts, wire::Incarnation incarnation,
                                       std::int64_t barrier_ms);
 // Returns the doubt that is still open, or null.

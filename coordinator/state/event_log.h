@@ -19,7 +19,7 @@ class EventLog {
            MigrationId migration = 0);
   Result<std::vector<Event>> find(const EventQuery& query) { return store_.events(query); }
   Result<std::uint64_t> newest() { return store_.newest_event(); }
-  // Removes some of the events that need not stay. Returns true if there are more.
+  // Removes some of the events that `retention` does not keep. Returns true if there are more such events.
   bool prune(const Retention& retention);
   [[nodiscard]] Signal& changed() { return changed_; }
   // Returns the listeners that receive each event before it is stored.

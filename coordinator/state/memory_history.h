@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device memory that a job or GPU used: now, at most, and by the minute for the last hour. A value type;
-// times are in Unix milliseconds. Limited to kMinutes entries.
+// The device memory that a job or GPU used: the current value, the peak, and the maximum of each minute in
+// the last hour. A value type; times are in Unix milliseconds. Limited to kMinutes entries.
 #pragma once
 
 #include <cstdint>

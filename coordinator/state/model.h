@@ -45,7 +45,7 @@ struct Segment {
   Segment() = default;
   Segment(std::string node_name, Incarnation started_as)
       : node(std::move(node_name)), incarnation(started_as) {}
-  // Returns whether both are the same instance.
+  // Returns whether both segments are of the same instance.
   friend bool operator==(const Segment& a, const Segment& b) {
     return a.node == b.node && a.incarnation == b.incarnation;
   }
@@ -148,14 +148,15 @@ struct Job {
   [[nodiscard]] const std::string& whole_name() const {
     return spec.gang.id != 0 ? spec.gang.name : spec.name;
   }
-  // Returns the job's number among the ranks that were started together; 0: it is the only rank.
+  // Returns the job's number among the ranks that were started together, or 0 if it is the only rank.
   [[nodiscard]] std::uint32_t rank_number() const { return ranks.front().rank; }
   // Returns the GPU where this rank runs, or last ran.
   [[nodiscard]] const Place& place() const { return ranks.front().place; }
-  // Returns why the rank cannot be moved as a job of its own: other ranks were started with it. Empty: it is
-  // the only rank.
+  // Returns why the rank cannot be moved as a job of its own: other ranks were started with it. Returns an
+  // empty string if it is the only rank.
   [[nodiscard]] std::string why_not_alone() const;
-  // Returns why only an order of a user may move or park the job; empty: automatic moves are permitted.
+  // Returns why only an order of a user may move or park the job, or an empty string if automatic moves are
+  // permitted.
   [[nodiscard]] std::string why_not_by_itself() const;
   // Returns when a job that does not run did its last work, in Unix time. An older image lacks some of the
   // work.
@@ -246,8 +247,8 @@ constexpr auto names_of(record::Of<AbortCause>) {
                                     {AbortCause::kTarget, "target"}});
 }
 
-// The times of a rank that stayed while others moved. `pause_ms` is its pause. `groups_ms` is the time for
-// making communicators while the rank computed. `to_barrier_ms` is the time from the order to stop at a
+// The times of a rank that stayed while other ranks moved. `pause_ms` is its pause. `groups_ms` is the time
+// for making communicators while the rank computed. `to_barrier_ms` is the time from the order to stop at a
 // barrier until the rank reached it.
 struct StayingRankTimes {
   std::uint32_t rank = 0;
@@ -347,7 +348,7 @@ struct EventQuery {
 [[nodiscard]] std::string migration_text(MigrationId id);
 [[nodiscard]] std::optional<JobId> parse_job_id(std::string_view text);
 [[nodiscard]] std::optional<MigrationId> parse_migration_id(std::string_view text);
-// These functions return "NAME (j12)" and "m7 of NAME", for messages.
+// These functions return the names of a job and of a migration for messages: "NAME (j12)" and "m7 of NAME".
 [[nodiscard]] std::string label(const Job& job);
 [[nodiscard]] std::string label(const Migration& migration);
 [[nodiscard]] bool valid_job_name(std::string_view name);

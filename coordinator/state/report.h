@@ -21,9 +21,8 @@ struct Downtime {
   double commit = 0;
   double context = 0;  // the driver's own checkpoint and restore; 0 in cooperative mode
   double host = 0;     // dump and restore of the process; 0 in cooperative mode and in a swap
-  double fill =
-      0;  // time to fill memory that the process allocated at the target; 0 if the process used memory that
-          // had arrived
+  double fill = 0;     // time to fill memory that the process allocated at the target;
+                       // 0 if the process used memory that had arrived
   double restore = 0;  // time to restore the rest: host state of the program, and memory at its addresses
   double resume = 0;
   [[nodiscard]] double total() const {
@@ -37,15 +36,16 @@ struct Downtime {
 [[nodiscard]] std::optional<Downtime> compute_downtime(const wire::SourceReport& source,
                                                        const wire::TargetReport& target);
 
-// Returns the same pause by the estimate's terms, for the job's next move, without communicators that were
-// made in the pause. Returns nullopt if the source did not report the sizes behind its terms.
+// Returns the same pause split by the estimate's terms, for the estimate of the job's next move. The time for
+// communicators that were made in the pause is left out. Returns nullopt if the source did not report the
+// sizes behind its terms.
 [[nodiscard]] std::optional<wire::PauseFacts> pause_of(const wire::SourceReport& source,
                                                        const Downtime& downtime);
-// Converts the estimate's terms to the names of the breakdown.
+// Returns the breakdown of a pause that is split by the estimate's terms.
 [[nodiscard]] Downtime breakdown_of(const wire::PauseFacts& pause);
 
-// Returns the time of a rank that moved with others, from the order to stop at a barrier until the rank
-// reached it. Returns nullopt if the rank did not reach it, or its node has an older version.
+// Returns a time of a rank that moved with others, in milliseconds: from the order to stop at a barrier until
+// it reached the barrier. Returns nullopt if the rank did not reach it, or its node has an older version.
 [[nodiscard]] std::optional<double> to_barrier_ms(const Migration& rank);
 
 struct Bound {

@@ -14,7 +14,8 @@ struct Restored {
   Image image;
   Place place;
   Incarnation incarnation = 0;
-  std::int64_t lost_ms = 0;  // the work between the image's barrier and the end of the previous instance
+  std::int64_t lost_ms = 0;  // the lost work in milliseconds: the time from the image's barrier to the end of
+                             // the previous instance
   std::string note;          // why an older image than the newest was used, for the user
   std::string suspect;       // why the image's memory may be wrong, for the user
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits for ended entries that stay. A value type; times are in Unix milliseconds.
+// The limits that determine which ended entries are kept. A value type; times are in Unix milliseconds.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ struct Retention {
   explicit Retention(std::size_t max_count) : count(max_count) {}
   Retention(std::size_t max_count, std::int64_t older_than_ms) : count(max_count), since_ms(older_than_ms) {}
 
-  std::size_t count = std::numeric_limits<std::size_t>::max();  // this many of the newest entries stay
+  std::size_t count = std::numeric_limits<std::size_t>::max();  // the number of the newest entries that are
+                                                                // kept
   std::int64_t since_ms = 0;  // entries that ended before this time are removed
   std::int64_t fresh_ms =
       std::numeric_limits<std::int64_t>::max();  // entries that ended after this time stay, because a client

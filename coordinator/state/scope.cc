@@ -17,7 +17,9 @@ Result<Scope> parse_scope(const std::string& text) {
   };
   const auto colon = text.rfind(':');
   const std::string node = text.substr(0, colon);
-  if (!valid_job_name(node)) return bad();  // node names have the same alphabet as job names
+  if (!valid_job_name(node))
+    return bad();  // node names permit the same characters as job names, so the same
+                   // check applies
   if (colon == std::string::npos) return Scope(node, std::nullopt);
   std::uint32_t gpu = 0;
   const char* end = text.data() + text.size();

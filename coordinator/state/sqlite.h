@@ -81,7 +81,7 @@ class Database {
 };
 
 // A transaction: all or none of the writes between begin() and commit() take effect. They are rolled back if
-// the object is destroyed before commit(). Not nested.
+// the object is destroyed before commit(). Transactions are not nested.
 class Transaction {
  public:
   static Result<Transaction> begin(Database& db) {

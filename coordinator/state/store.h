@@ -51,7 +51,7 @@ class Store {
   // Returns whether this file, or an earlier state of it, assigned the id. Ids from a coordinator whose file
   // was lost do not count.
   [[nodiscard]] bool gave(JobId id) const;
-  // Makes the next ids higher than these, which others assigned and this file does not know.
+  // Makes the next ids higher than these ids, which this file did not assign and does not know.
   Result<void> count_above(JobId job, MigrationId migration);
   // Reserves `count` numbers for images (image_numbers.h), above `above` and all reserved numbers. Returns
   // the last of them.
@@ -66,8 +66,8 @@ class Store {
   Result<void> remove_job(JobId id);
   // Each of the following functions is one transaction.
   Result<void> put_jobs(std::span<const Job* const> jobs);
-  // Removes the jobs, and keeps Job::fenced of those in `fences`: of the kMaxFences jobs that were removed
-  // last.
+  // Removes the jobs, and keeps Job::fenced of the jobs in `fences`. It is kept only for the kMaxFences jobs
+  // that were removed last.
   static constexpr std::size_t kMaxFences = 10'000;
   using Fences = std::vector<std::pair<JobId, Incarnation>>;
   Result<void> remove_jobs(std::span<const JobId> ids, const Fences& fences = {});

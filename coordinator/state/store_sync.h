@@ -4,11 +4,11 @@
 // From begin() on, the store's own connection (synchronous=NORMAL) copies nothing out of its log. It syncs
 // only the header of a log that begins again, at most once per StoreLog::kLogBytes written. A coordinator
 // that restarts after a power failure finds its store in the state of one moment (store_log.h). A sync begins
-// at once for a waiter (when_durable()), and soon for writes without one.
+// at once for a waiter (when_durable()), and soon for writes without a waiter.
 //
 // Threads: the loop's; only the disk thread uses the log. Ownership: borrows the store, which must outlive
-// this object. Afterwards the store syncs its writes itself again. Errors: waiters receive kRefused for a
-// full disk, otherwise kIo: their writes may be lost in a power failure.
+// this object. After the destruction of this object, the store syncs its writes itself again. Errors: waiters
+// receive kRefused for a full disk, otherwise kIo: their writes may be lost in a power failure.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ class StoreSync {
  public:
   // Takes the store and the `path` of the store's file.
   StoreSync(Store& store, std::string path, control::asio::any_io_executor executor);
-  // Makes a last sync.
+  // Makes a last sync. From then on the store syncs its writes itself.
   ~StoreSync();
   StoreSync(const StoreSync&) = delete;
   StoreSync& operator=(const StoreSync&) = delete;

@@ -14,8 +14,8 @@ inline constexpr std::size_t kMaxPauses = 3;
 
 // Adds a pause at the end of `pauses`. Removes the oldest one if there were already kMaxPauses.
 void add_pause(std::vector<wire::PauseFacts>& pauses, const wire::PauseFacts& latest);
-// Returns the median, term by term, of the pauses of the same kind as the last pause; nullopt without a
-// pause.
+// Returns the median, term by term, of the pauses of the same kind as the last pause. Returns nullopt without
+// a pause.
 [[nodiscard]] std::optional<wire::PauseFacts> usual_pause(const std::vector<wire::PauseFacts>& pauses);
 
 }  // namespace ckpt::coordinator

@@ -143,7 +143,7 @@ constexpr auto fields_of(record::Of<T>) {
                         record::field("expected_pause_from", &T::expected_pause_from));
 }
 
-// The moves that a drain would make, in its order.
+// The moves that a drain would make, in the drain's order.
 struct DrainPlan {
   bool dry_run = true;
   std::string place;

@@ -156,10 +156,10 @@ struct RestorePlan {
   std::string image;
   std::string created;  // the time at which the image was taken
   std::string to;
-  bool runs = false;         // an instance of the job runs, and the restore would end it
+  bool runs = false;         // whether an instance of the job runs, which the restore would end
   std::int64_t lost_ms = 0;  // the duration of the work that would be lost
   bool possible = false;
-  std::optional<std::string> reason;  // the reason if the restore is not possible
+  std::optional<std::string> reason;  // the reason why the restore is not possible; null if it is possible
   std::string verb;                   // the planned command: restore or resume
   std::string job;
   std::optional<std::string> job_name;

@@ -84,10 +84,11 @@ struct Job {
   std::optional<double> last_downtime_ms;
   std::optional<int> exit_code;
   std::optional<Protection> protection;
-  std::vector<std::string> gpus;  // the places of its ranks; empty if the job is parked
+  std::vector<std::string> gpus;  // the places of the job's ranks; empty if the job is parked
   std::uint64_t size = 0;         // the number of ranks that the job was started with
   std::string communicators;      // when new communicators are made: overlap or in-pause
-  std::string connections;        // TCP connections to other programs at a move: refuse or reset
+  std::string connections;        // the default for moves to other nodes of a program with TCP connections to
+                                  // other programs: refuse or reset
 };
 template <std::same_as<Job> T>
 constexpr auto fields_of(record::Of<T>) {

@@ -19,7 +19,7 @@ namespace ckpt::api {
 struct MigrateOptions {
   std::optional<double> max_downtime_ms;
   std::string if_not_converged;      // the action if the copy does not converge: switch or abort
-  std::uint64_t bandwidth = 0;       // the limit in bytes per second; 0 for no limit
+  std::uint64_t bandwidth = 0;       // the limit of the bandwidth in bytes per second; 0 for no limit
   std::uint32_t max_rounds = 0;      // the maximum number of rounds; 0 for the engine's default
   std::optional<std::string> codec;  // the codec mode: auto, raw, planes or difference
   std::uint64_t shadow_memory_bytes = 0;
@@ -27,7 +27,8 @@ struct MigrateOptions {
   std::optional<Command> exec;
   std::vector<std::string> allow;  // the allowed differences: any of missing, new, changed
   std::string communicators;       // when new communicators are made: overlap or in-pause
-  std::string connections;         // TCP connections to other programs: refuse or reset
+  std::string connections;         // the action for TCP connections to other programs: refuse the move, or
+                                   // reset them at the switch
 };
 template <std::same_as<MigrateOptions> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -48,7 +49,8 @@ struct MigrationProgress {
   std::uint64_t state_bytes = 0;
   std::uint64_t sent_bytes = 0;
   std::uint64_t remaining_bytes = 0;
-  std::optional<std::uint64_t> dirty_bytes_per_second;  // known once the second round has ended
+  std::optional<std::uint64_t> dirty_bytes_per_second;  // the rate at which the job changes memory; known
+                                                        // once the second round has ended
   std::uint64_t throughput_bytes_per_second = 0;
   std::optional<std::uint64_t> wire_bytes_per_second;
   std::optional<double> estimate_ms;

@@ -167,7 +167,7 @@ struct Gpu {
   bool node_silent = false;           // whether the node is silent, so that none of these facts are current
   std::optional<GpuFault> finding;
   std::vector<std::string> jobs;
-  std::uint64_t expected_bytes = 0;  // the memory that its jobs are expected to need
+  std::uint64_t expected_bytes = 0;  // the memory that the GPU's jobs are expected to need
   MemoryHistory memory;
   GpuTopology topology;
   GpuErrors errors;

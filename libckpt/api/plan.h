@@ -21,7 +21,8 @@ struct Candidate {
   std::uint32_t gpu = 0;
   bool suitable = false;
   std::optional<double> score;       // the score of the GPU; null for an unsuitable GPU
-  std::optional<std::string> cause;  // its first objection in one or two words; null for a suitable GPU
+  std::optional<std::string> cause;  // the first objection to the GPU in one or two words; null for a
+                                     // suitable GPU
   std::vector<std::string> reasons;  // the terms of the score; for an unsuitable GPU, every objection
 };
 template <std::same_as<Candidate> T>
@@ -66,7 +67,7 @@ struct RunPlan {
   std::uint64_t gpu_memory_bytes = 0;
   std::vector<Displacement> displaced;
   bool possible = false;
-  std::optional<std::string> reason;  // the reason if the start is not possible
+  std::optional<std::string> reason;  // the reason why the start is not possible; null if it is possible
   std::vector<Candidate> candidates;
 };
 template <std::same_as<RunPlan> T>
@@ -93,7 +94,7 @@ struct MovePlan {
   std::optional<double> expected_pause_ms;
   std::optional<std::string> expected_pause_from;  // the source of the expectation: last_move or estimate
   bool possible = false;
-  std::optional<std::string> reason;  // the reason if the move is not possible
+  std::optional<std::string> reason;  // the reason why the move is not possible; null if it is possible
   std::vector<std::string> warnings;
   std::vector<Candidate> candidates;
 };
@@ -113,7 +114,8 @@ constexpr auto fields_of(record::Of<T>) {
 // A kind of move, and whether a running job can make it.
 struct Movability {
   bool possible = false;
-  std::optional<std::string> reason;  // the reason if the move is not possible: obstacles, separated by "; "
+  std::optional<std::string> reason;  // the reason why the move is not possible: obstacles, separated by ";
+                                      // "; null if it is possible
 };
 template <std::same_as<Movability> T>
 constexpr auto fields_of(record::Of<T>) {

@@ -15,7 +15,7 @@ inline constexpr int kProgramNotExecutable = 126;
   return status == kProgramNotFound || status == kProgramNotExecutable;
 }
 
-// Creates the error. `status` is one of the two constants.
+// Creates the error. `status` is kProgramNotFound or kProgramNotExecutable.
 inline Error program_error(std::int64_t status, std::string message) {
   return {ErrorCode::kRefused, ErrorDomain::kNone, status, std::move(message)};
 }

@@ -27,7 +27,7 @@ struct OptionFacts {
 
 namespace {
 
-constexpr int kMistake = 106;  // CLI11's code for a missing argument
+constexpr int kMistake = 106;  // the exit code of every mistake, which is CLI11's code for a missing argument
 
 struct CommandFacts {
   std::string family;
@@ -367,7 +367,7 @@ std::optional<ParseEnd> CommandLine::parse(std::vector<std::string> arguments) {
   if (const auto mistake = find_mistake(description, arguments))
     return mistaken(mistake->message, mistake->surplus);
   const CommandDescription& named = named_command(description, arguments).command;
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects the reverse order
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects the arguments in reverse order
   try {
     app_->parse(std::move(arguments));
     return std::nullopt;

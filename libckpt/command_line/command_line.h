@@ -47,7 +47,7 @@ class Option {
   Option needs(Option other);
   // Limits a list to one value each time that the option is given.
   Option one_value_each();
-  // Takes a list's values in one argument, separated by this character.
+  // Reads a list's values from one argument, in which this character separates them.
   Option separated_by(char delimiter);
   // Hides the option from --help.
   Option hidden();
@@ -72,7 +72,7 @@ class Command {
   void add_version_flag(const std::string& name, const std::string& version);
   Command add_subcommand(const std::string& name, const std::string& help);
   [[nodiscard]] std::optional<Command> find_subcommand(const std::string& name);
-  // Requires one subcommand.
+  // Requires exactly one subcommand.
   void require_subcommand();
   // Lets a subcommand pass unknown options to this command.
   void pass_unknown_options_up();
@@ -98,8 +98,8 @@ class Command {
 struct ParseEnd {
   int exit_code = 0;     // CLI11's exit code; 0 after --help or --version
   std::string message;   // the message of a mistake, without a line end
-  bool surplus = false;  // the mistake: there are arguments that no command takes
-  bool bare = false;     // no command was given although one is required; `out` has the help
+  bool surplus = false;  // whether the mistake is that there are arguments that no command accepts
+  bool bare = false;     // whether no command was given although one is required; `out` then has the help
   std::string out;       // the text for standard output
   std::string err;       // the text for standard error
 

@@ -12,16 +12,17 @@
 namespace ckpt {
 
 struct OptionDescription {
-  std::vector<std::string> names;    // "-f", "--follow"; for a positional, one name such as "JOB"
-  std::string value;                 // the name of its value, such as "TIME"; empty for a flag
+  std::vector<std::string> names;    // the option's names, such as "-f" and "--follow"; for a positional, one
+                                     // name such as "JOB"
+  std::string value;                 // the name of the option's value, such as "TIME"; empty for a flag
   std::string help;                  // one line of help
-  std::vector<std::string> choices;  // the allowed values; empty if the option takes other values, too
+  std::vector<std::string> choices;  // the allowed values; empty if the option accepts other values, too
   std::string range;                 // the allowed range, such as "1 to 64"
   bool positional = false;
   bool required = false;
-  bool repeats = false;  // the option may be given several times
-  bool hidden = false;   // help does not show the option
-  bool greedy = false;   // the option takes all words up to the next option
+  bool repeats = false;  // whether the option may be given several times
+  bool hidden = false;   // whether help omits the option
+  bool greedy = false;   // whether the option accepts all words up to the next option
 
   [[nodiscard]] bool takes_value() const { return positional || !value.empty(); }
   [[nodiscard]] bool is_named(const std::string& name) const;
@@ -38,7 +39,7 @@ struct CommandDescription {
   std::vector<OptionDescription> inherited;  // the options of the parent commands
   std::vector<CommandDescription> commands;
   bool needs_command = false;
-  bool hidden = false;  // help does not show the command
+  bool hidden = false;  // whether help omits the command
 
   // Returns the last word of the path, such as "up" for "gpumigrate local up".
   [[nodiscard]] std::string name() const;

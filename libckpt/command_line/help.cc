@@ -14,7 +14,8 @@ namespace {
 
 constexpr unsigned kDefaultColumns = 80;
 constexpr unsigned kMinColumns = 20;
-constexpr std::size_t kWidestTitle = 24;  // a longer title has its help on the next line
+constexpr std::size_t kWidestTitle = 24;  // the maximum width of a title in columns; a longer title has its
+                                          // help on the next line
 
 using Row = std::pair<std::string, std::string>;
 
@@ -34,7 +35,8 @@ std::string joined(const std::vector<std::string>& texts, const char* between) {
   return out;
 }
 
-// Returns two columns: titles of at most kWidestTitle, and their help.
+// Returns the heading and the rows in two columns: titles and their help. A title wider than kWidestTitle has
+// its help on the next line.
 std::string rows_text(const std::string& heading, const std::vector<Row>& rows, unsigned columns) {
   if (rows.empty()) return {};
   std::size_t title = 0;

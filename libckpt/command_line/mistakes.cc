@@ -29,7 +29,7 @@ bool is_option(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9') && word[1] != '.';
 }
 
-// Reads words in the same way as the parser.
+// A reader of words that proceeds in the same way as the parser.
 class Reader {
  public:
   Reader(const CommandDescription& program, const std::vector<std::string>& words)

@@ -14,7 +14,7 @@ namespace ckpt {
 
 struct Mistake {
   std::string message;   // the message, as one line for people
-  bool surplus = false;  // there are more words than the command takes
+  bool surplus = false;  // whether there are more words than the command accepts
 };
 
 // Returns the first mistake in the words after the program's name. Values are not checked any further.

@@ -6,7 +6,8 @@
 // function, which the error names. Optional functions that the driver lacks are null.
 #pragma once
 
-#define __CUDA_API_VERSION_INTERNAL  // declares the _v2 names themselves instead of macros over them
+#define __CUDA_API_VERSION_INTERNAL  // makes cuda.h declare the _v2 names themselves instead of macros over \
+                                     // them
 #include <cuda.h>
 
 #include <string>
@@ -56,7 +57,7 @@ class Device {
   CUcontext context_;
 };
 
-// Makes a context current on the calling thread for a scope, and then restores the former context.
+// A scope in which a context is current on the calling thread. Its end restores the former context.
 class ContextScope {
  public:
   ContextScope(const DriverApi& api, CUcontext context) : api_(api) { api_.cuCtxPushCurrent_v2(context); }

@@ -49,11 +49,12 @@ struct SeenXid {
 };
 
 struct GpuFacts {
-  bool lost = false;                      // the driver or the kernel log reported the GPU as lost
-  bool gone = false;                      // the driver no longer lists the GPU
-  bool silent = false;                    // NVML does not answer
+  bool lost = false;                      // whether the driver or the kernel log reported the GPU as lost
+  bool gone = false;                      // whether the driver no longer lists the GPU
+  bool silent = false;                    // whether NVML does not answer
   std::optional<std::uint32_t> recovery;  // the recovery action (NVML field 230)
-  bool remap_pending = false;             // new state: rows of memory will be replaced at the next reset
+  bool remap_pending = false;             // whether it is a new state that rows of memory will be replaced at
+                                          // the next reset
   bool remap_failed = false;
   std::uint64_t uncorrected = 0;  // the number of new uncorrected memory errors
   GpuProbe probe = GpuProbe::kNotTried;
@@ -76,9 +77,10 @@ struct ProcessVerdict {
 
 struct Decision {
   Outcome outcome = Outcome::kNone;  // the outcome for every process that `processes` does not name
-  bool cordon = false;               // no new job is started on this GPU
+  bool cordon = false;               // whether no new job may be started on this GPU
   bool urgent = false;         // whether to act at once; if false, act when capacity and time are available
-  bool leave_node = false;     // the host is suspect, or must be rebooted
+  bool leave_node = false;     // whether processes must leave the node, because the host is suspect or must
+                               // be rebooted
   std::uint32_t xid = 0;       // the Xid that decided; 0 if none did
   std::uint32_t recovery = 0;  // the recovery action that the decision used
   std::string reason;          // the reason, as one line for people

@@ -14,7 +14,7 @@ constexpr std::size_t kMaxLines = 16;  // the maximum number of lines in one rec
 constexpr int kMaxLinesBetween = 3;    // the maximum number of other lines within a driver message of several
                                        // lines
 
-// Reads texts and numbers from the front.
+// A scanner that reads texts and numbers from the front of a text.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : rest_(text) {}

@@ -85,7 +85,8 @@ struct KernelRecord {
 };
 [[nodiscard]] std::optional<KernelRecord> parse_record(std::string_view bytes);
 
-// Parses lines in their order, because some driver messages have more than one line.
+// A parser of the kernel log. It requires lines in their order, because some driver messages have more than
+// one line.
 class KernelLogParser {
  public:
   // Returns the events of one record's text (or of one line of dmesg: "[  12.345] NVRM: ...").

@@ -17,8 +17,8 @@ bool names(const std::string& alternatives, const std::string& unit) {
   return false;
 }
 
-// Returns whether the row matches. Errors of 144-148 are bits, several of which may be set at once. Errors of
-// 149 and 150 are numbers.
+// Returns whether the row matches the error status. Errors of 144-148 are bits, several of which may be set
+// at once. Errors of 149 and 150 are numbers.
 bool status_matches(const Nvlink5Row& row, std::uint32_t status) {
   constexpr std::uint32_t kLastOfBits = 148;
   if (row.error_status == status) return true;

@@ -50,7 +50,7 @@ bool is_header(const CsvRow& row, const std::array<std::string_view, N>& header)
   return true;
 }
 
-// Reads the fields of one row, from the front, each into the member that stores it.
+// A reader of one row's fields, from the front. It stores each field in the member that belongs to the field.
 class RowReader {
  public:
   RowReader(const CsvRow& row, std::string_view source) : row_(row), source_(source) {}

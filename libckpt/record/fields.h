@@ -29,7 +29,8 @@
 
 namespace ckpt::record {
 
-// Names a type to fields_of and names_of. Argument-dependent lookup finds these functions by this type.
+// A tag that names a type to fields_of and names_of. Argument-dependent lookup finds these functions by this
+// tag.
 template <class T>
 struct Of {};
 

@@ -106,7 +106,7 @@ class MachineRunner {
     Item current;
     Result<void> outcome = ok();
     std::deque<Batch> batches;  // the batches of the current item
-    std::size_t next = 0;       // the next action of the first batch
+    std::size_t next = 0;       // the index of the next action in the first batch
   };
   struct Armed {
     std::unique_ptr<control::asio::steady_timer> timer;
@@ -117,7 +117,8 @@ class MachineRunner {
   control::Task<Result<void>> enqueue_item_and_wait(Item item);
   void drop_newest_of(MigrationId migration);
   void go_on(std::uint64_t id);
-  // Handles an item or executes actions. Both functions return false while the disk works.
+  // start_next() handles the next item of the queue, and execute() executes actions. Both functions return
+  // false while the disk works.
   bool start_next(std::uint64_t id, Queue& queue);
   bool execute(std::uint64_t id, Queue& queue);
   void finish(Queue& queue);
@@ -301,7 +302,8 @@ bool MachineRunner<Types>::execute(std::uint64_t id, Queue& queue) {
   return true;
 }
 
-// Batch and record stay in place, because their queue is busy.
+// Writes the record on the disk thread. Batch and record stay in place meanwhile, because their queue is
+// busy.
 template <class Types>
 void MachineRunner<Types>::write(std::uint64_t id, const Batch& batch, const Record& record) {
   on_disk([this, &batch, &record] { return protocol_.append(batch, record); },
@@ -345,7 +347,7 @@ void MachineRunner<Types>::work(std::uint64_t id, DiskWork<Batch> asked) {
   });
 }
 
-// The guard keeps the loop from running out of work while the disk runs the work.
+// Runs the work on the disk thread. The guard keeps the loop from running out of work meanwhile.
 template <class Types>
 template <class Work, class Done>
 void MachineRunner<Types>::on_disk(Work work, Done done) {

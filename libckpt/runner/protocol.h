@@ -29,7 +29,7 @@ namespace ckpt::runner {
 template <class Batch>
 struct DiskWork {
   std::function<Result<void>()> work;
-  // a function that runs on the loop, with the result of the work
+  // A function that runs on the loop and receives the result of the work.
   std::function<Result<std::vector<Batch>>(const Result<void>&)> then;
 };
 template <class Batch>
@@ -68,8 +68,8 @@ class Protocol {
   virtual Result<void> append(const Batch& batch, const Record& record) = 0;
   // Runs when the record is durable. No later action of the queue has been executed.
   virtual void appended(const Batch& batch, const Record& record) = 0;
-  // Performs every action except records and timers. Returns at once; the action's results are enqueued in
-  // the runner.
+  // Performs an action that is neither a record nor a timer. Returns at once; the action's results are
+  // enqueued in the runner.
   virtual void perform(const Batch& batch, const Action& action) = 0;
   [[nodiscard]] virtual std::chrono::milliseconds duration(const Batch& batch,
                                                            const typename Types::ArmTimer& timer) const = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the messages of other processes that wait for machines, per migration and in total. When all places
-// are taken, the migration with the most messages loses its newest message. A node that sends many messages
-// about its own migrations therefore takes no place from others. A dropped message is sent again
-// (libckpt/protocol/handover/driver.md).
+// Counts the messages of other processes that wait for machines, per migration and in total. When the total
+// limit is reached, the migration with the most messages loses its newest message. A node that sends many
+// messages about its own migrations therefore does not displace messages about other migrations. A dropped
+// message is sent again (libckpt/protocol/handover/driver.md).
 // Threads: one. Ownership: counts only; the runner owns the queues. Errors: none.
 #pragma once
 
@@ -28,9 +28,9 @@ class RemoteMessages {
 
   explicit RemoteMessages(Limits limits) : limits_(limits) {}
 
-  // Counts a new message of the migration.
+  // Counts a new message of the migration, unless a limit refuses it.
   Verdict add(wire::MigrationId migration);
-  // Counts a message of the migration that no longer waits.
+  // Removes a message that no longer waits from the count of its migration.
   void remove(wire::MigrationId migration);
 
   [[nodiscard]] std::size_t in_all() const noexcept { return in_all_; }

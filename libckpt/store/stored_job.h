@@ -28,8 +28,8 @@ struct StoredJob {
   std::string gpu_model;  // the GPU's model in NVML's notation
   wire::Bytes payload;    // data of the migration mode: the process's open files, if the image has a process
   Plan plan;
-  std::uint64_t sequence = 0;  // the coordinator's count of images (wire::TakeSnapshot); 0 from an older
-                               // build
+  std::uint64_t sequence = 0;  // the number of the image in the coordinator's count (wire::TakeSnapshot); 0
+                               // from an older build
   std::uint64_t set = 0;       // the set of a gang's images of one barrier (wire::TakeSnapshot)
   template <class A>
   decltype(auto) fields(A& a) {

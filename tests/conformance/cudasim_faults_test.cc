@@ -222,7 +222,8 @@ std::size_t huge_bytes(int fd, std::size_t bytes) {
 class HugePagesTest : public FaultTest {
  protected:
   static constexpr std::size_t kBytes = 8 * kMiB;
-  static constexpr std::size_t kOwnBytes = 2 * kMiB;  // the size of memory_, as it is counted
+  static constexpr std::size_t kOwnBytes = 2 * kMiB;  // the size of memory_, which the card's accounting
+                                                      // includes
 
   // Creates memory in a new context, checks its content and its accounting, and returns how much of it is in
   // huge pages.

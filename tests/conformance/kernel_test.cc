@@ -127,7 +127,8 @@ TEST_F(KernelTest, AnUnloadedModuleUsesNoMemory) {
     return info.uordblks + info.hblkhd;
   };
   constexpr int kTimes = 100;
-  constexpr std::size_t kMaxOfEach = 4 << 10;  // less than the size of any image
+  constexpr std::size_t kMaxOfEach = 4 << 10;  // the permitted growth of host memory for each load, less than
+                                               // the size of any image
   std::size_t before = 0;
   for (int i = -kTimes; i < kTimes; i++) {
     if (i == 0) before = in_use();  // the first loads fill pools

@@ -49,7 +49,7 @@ TEST_F(LibraryTest, AKernelIsLaunchedByItsHandleOrByItsFunction) {
   CUfunction function = nullptr;
   ASSERT_OK(api().cuKernelGetFunction(&function, count));
   ASSERT_OK(launch(function, 1, 1, nullptr));
-  // the same call as by cudaLaunchKernel
+  // cudaLaunchKernel makes the same call.
   ASSERT_OK(launch(reinterpret_cast<CUfunction>(count), 1, 1, nullptr));
   EXPECT_EQ(2U, read_words(launches(), 1)[0]);
   int threads = 0;

@@ -29,7 +29,7 @@ TEST_F(LookupTest, TheRequestedVersionSelectsTheFunction) {
   EXPECT_NE(find("cuEventElapsedTime", 12000), find("cuEventElapsedTime", 12080));
 }
 
-// Neither case is an error; the reason is in the status (580.159.04).
+// The driver reports neither case as an error. The reason is in the status (580.159.04).
 TEST_F(LookupTest, LookupReportsAnUnknownNameAndAnOldVersionDifferently) {
   void* function = &function;
   CUdriverProcAddressQueryResult status{};

@@ -104,7 +104,7 @@ TEST_F(MemoryTest, CopiesFromPinnedMemoryAreAsynchronous) {
   {
     Gate gate(stream);
     ASSERT_OK(api().cuMemcpyHtoDAsync_v2(memory, pinned, 4 * kMiB, stream));
-    std::memset(pinned, 2, 4 * kMiB);  // the copy has not begun, so it copies this value
+    std::memset(pinned, 2, 4 * kMiB);  // the copy has not begun, so it copies this new value
   }
   ASSERT_OK(api().cuStreamSynchronize(stream));
   EXPECT_EQ(std::vector<std::uint8_t>(16, 2), read_bytes(memory + 4 * kMiB - 16, 16));
@@ -205,7 +205,7 @@ TEST_F(MemoryTest, RegisteredFileMemoryIsSharedByAllMappings) {
   {
     Gate gate(stream);
     ASSERT_OK(api().cuMemcpyHtoDAsync_v2(memory, other.get(), 4 * kMiB, stream));
-    one.get()[3 * kMiB + 5] = 0xEE;  // the copy has not begun, so it copies this value
+    one.get()[3 * kMiB + 5] = 0xEE;  // the copy has not begun, so it copies this new value
     ASSERT_OK(api().cuMemcpyDtoHAsync_v2(other.get() + 17, memory + 3 * kMiB + 5, 1, stream));
   }
   ASSERT_OK(api().cuStreamSynchronize(stream));

@@ -133,7 +133,7 @@ TEST_F(NvmlTest, AHealthyDeviceNeedsNoRecovery) {
   EXPECT_EQ(0U, static_cast<unsigned>(fields[1].value));
 }
 
-// A driver reports unsupported queries, and its answers are consistent.
+// A driver may report a query as unsupported. The answers that it gives must be consistent.
 TEST_F(NvmlTest, TheTopologyIsConsistent) {
   constexpr int kNotSupported = 3;
   unsigned count = 0;
@@ -145,7 +145,7 @@ TEST_F(NvmlTest, TheTopologyIsConsistent) {
     int back = -1;
     const int answer = call("nvmlDeviceGetTopologyCommonAncestor", gpu_, other, &there);
     ASSERT_EQ(answer, call("nvmlDeviceGetTopologyCommonAncestor", other, gpu_, &back));
-    if (answer == kNotSupported) continue;  // for example an H100 in a virtual machine
+    if (answer == kNotSupported) continue;  // unsupported, for example, on an H100 in a virtual machine
     ASSERT_EQ(kNvmlSuccess, answer);
     EXPECT_EQ(there, back);
     EXPECT_EQ(there == 0, other == gpu_);

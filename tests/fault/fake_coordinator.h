@@ -178,7 +178,7 @@ class AgentNode {
     if (pid_ > 0) ::kill(pid_, SIGKILL);
     wait();
   }
-  // Waits until the agent has ended.
+  // Waits until the agent has exited.
   void wait() {
     if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
     pid_ = -1;

@@ -280,7 +280,8 @@ TEST_F(MoverTest, ARegionFreedDuringARoundIsReleasedBeforeTheConfirmation) {
   EXPECT_EQ(source.expect<messages::Dropped>().regions, drop.regions);
   const std::uint64_t before = source_memory->free_bytes();
   source_memory->free_region(cache);
-  EXPECT_GE(source_memory->free_bytes(), before + 32 * kMiB);  // the mover also frees memory of its own
+  EXPECT_GE(source_memory->free_bytes(), before + 32 * kMiB);  // the mover also frees its own memory for the
+                                                               // session
   if (source.count_seen<messages::Converged>() == 0) source.expect<messages::Converged>();
   move.finish({});
   EXPECT_EQ(move.verified.state_bytes, 3'600'000u + 2'000'000u + 12u);

@@ -36,7 +36,7 @@ LaneHeader header_of(std::span<const std::byte> bytes) {
   return header;
 }
 
-// Returns a changed copy of the message.
+// Returns a copy of the message whose header `change` has changed.
 template <class Change>
 Bytes with_header(Bytes bytes, Change change) {
   LaneHeader header = header_of(bytes);

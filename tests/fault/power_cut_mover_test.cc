@@ -138,7 +138,7 @@ TEST_F(PowerCutMover, TheNewestCompleteVersionRestoresAfterAPowerCutAtEachStep) 
   EXPECT_EQ(cut_everywhere("", 3), "");
 }
 
-// The check detects the losses that it is meant to detect.
+// If a sync is left out, the check must report a loss. This proves that the check can detect losses.
 TEST_F(PowerCutMover, AMissingSyncIsDetectedAsDataLoss) {
   for (const char* left_out : {".pack.new", "/packs", ".version.new", "/versions"})
     EXPECT_NE(cut_everywhere(left_out, 3), "") << left_out;

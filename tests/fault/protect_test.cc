@@ -273,7 +273,7 @@ TEST_F(Protect, RestoreSkipsADamagedNewestImageAndTheInstanceReportsTheDamage) {
   EXPECT_EQ(used.barrier_ms, first_listed.created_ms);
   EXPECT_GT(used.fill_ns, 0);
   EXPECT_NE(used.skipped.find("version 2"), std::string::npos) << used.skipped;
-  // A later agent also reports the used image.
+  // An agent that is started later also reports the used image.
   coordinator_->restored.clear();
   b_->kill();
   coordinator_->wait("the agent's end", [this] { return !at("b"); });

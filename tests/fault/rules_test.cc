@@ -156,7 +156,7 @@ TEST(Rule5, RegionsAreAddedAndDroppedDuringRounds) {
   pair.drop(2);
   pair.free_buffers(2);
   must(pair.sender().run_round());
-  pair.add_buffers(2, 2, 3 * kMiB);  // the same id with a new generation and another size
+  pair.add_buffers(2, 2, 3 * kMiB);  // the new region has the same id, a new generation and another size
   pair.add_buffers(9, 1, 100 * kKiB);
   pair.announce();
   pair.source(2).write(0, test::random_bytes(3 * kMiB, 6));

@@ -14,7 +14,7 @@
 
 namespace {
 
-// The same values as in corpus_pack.py.
+// The same magic and limits as in corpus_pack.py.
 constexpr std::string_view kMagic("GMCORP\0\1", 8);
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxInputBytes = std::size_t{1} << 20;

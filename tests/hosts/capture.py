@@ -7,10 +7,10 @@ import select
 import socket
 import threading
 
-ALL_PACKETS = 0x0003  # ETH_P_ALL
-NETWORK_NAMESPACE = 0x40000000  # CLONE_NEWNET
+ALL_PACKETS = 0x0003  # the value of ETH_P_ALL
+NETWORK_NAMESPACE = 0x40000000  # the value of CLONE_NEWNET
 BUFFER_BYTES = 256 << 20
-HEADERS_BYTES = 14 + 20 + 20  # Ethernet, IPv4, TCP without options
+HEADERS_BYTES = 14 + 20 + 20  # the bytes of the headers of Ethernet, IPv4, and TCP without options
 
 
 class Capture:
@@ -40,7 +40,7 @@ class Capture:
             self.enter_the_bridges_namespace()
             self.end, ended = socket.socketpair()
             packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PACKETS))
-            packets.setsockopt(socket.SOL_SOCKET, 33, BUFFER_BYTES)  # SO_RCVBUFFORCE
+            packets.setsockopt(socket.SOL_SOCKET, 33, BUFFER_BYTES)  # 33 is SO_RCVBUFFORCE
             packets.bind((self.port, 0))
         except OSError as error:
             self.failed = error

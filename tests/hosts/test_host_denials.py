@@ -75,7 +75,7 @@ class Denials(HostsTest):
         self.assertEqual(self.denied_in_a_backup(), [serial])
 
         self.end_coordinator()
-        self.cluster.restart_agent("node-a")  # restarted without a coordinator
+        self.cluster.restart_agent("node-a")  # the agent restarts without a coordinator
         eventually(lambda: self.reads_metrics(other) == "answered", "node-a serves again")
         self.assertEqual(self.reads_metrics(lost), "closed")
         self.cluster.up()

@@ -66,7 +66,7 @@ class Networks(HostsTest):
         self.without_network("node-b", 0)
         refused = self.cluster.call("migrate", "job", "--to", "node-b", "--network", "net0", exits=(5,))
         self.assertIn("network net0 is not on both", refused.stderr)
-        # the target was not changed
+        # The target must be unchanged.
         self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])
         self.assertGreaterEqual(self.cluster.log("job").count("step"), before)
 
@@ -140,7 +140,7 @@ class SeveralAddresses(HostsTest):
         refused = self.cluster.call("migrate", "job", "--to", "node-b", exits=(5,))
         ends = [self.cluster.hosts.address(node, 1) for node in ("node-a", "node-b")]
         self.assertIn("over network data, from {} to {}".format(*ends), refused.stderr)
-        # the target was not changed
+        # The target must be unchanged.
         self.assertEqual(list((self.cluster.home / "nodes/node-b/jobs").iterdir()), [])
         self.assertEqual(self.cluster.job("job")["state"], "running")
 

@@ -13,8 +13,9 @@ from test_hosts import TRAINING, HostsTest
 from waiting import eventually
 
 MOVES, MAX_MOVES = 4, 40
-HELD = 200  # the number of a stranger's connections to each host
-FEW_DESCRIPTORS = 24  # the strangers that a mover accepts at a time, and the descriptors of the move itself
+HELD = 200  # the number of connections of an unauthenticated peer to each host
+FEW_DESCRIPTORS = 24  # the unauthenticated peers that a mover accepts at a time, and the descriptors of the
+                      # move itself
 GROWTH_KIB = 32 << 10
 
 

@@ -179,7 +179,7 @@ class Trust(HostsTest):
         self.assertEqual(self.hello("node-a", node), "refused")
         self.assertFalse((node / "joining").exists())
         self.assertIn(f'peer_listen = "{self.cluster.hosts.address(STRANGER)}:7071"', (node / "agent.toml").read_text())
-        self.end_coordinator()  # the coordinator remembers across its restart
+        self.end_coordinator()  # the coordinator must remember the used token across its restart
         self.cluster.up()
         again = join()
         self.assertEqual(again.returncode, 5, again.stderr)
@@ -219,8 +219,7 @@ class ControlNetwork(unittest.TestCase):
             hosts.call("run", "--detach", "--name", "job", "--node", "node-a", "--env", f"SECRET={secret}", "--",
                        cluster.EXAMPLES / "charlm-plain", *TRAINING, "--steps", "100000")
             hosts.wait_for_line("job", r"^step \d+")
-            # Plain text is found in the capture: a stranger without a certificate sends a frame with plain
-            # text.
+            # Plain text is found in the capture: an unauthenticated peer sends a frame with plain text.
             hosts.try_as_stranger("hello", hosts.hosts.address("node-a"), PEER_PORT, plain, "node-b")
         hosts.down()
         self.assertIn(plain.encode(), capture.payload)

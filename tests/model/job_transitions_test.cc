@@ -47,7 +47,7 @@ TEST(JobTransitionsTest, TransitionTableMatchesTheModelAndTheDiagram) {
   std::set<std::string> machine;
   for (const Transition& one : transitions()) machine.insert(text_of(one.from, one.to));
   std::set<std::string> model = read_table();
-  // transitions() omits this transition of the model
+  // transitions() omits this transition, which the model has.
   for (const RankState state : {RankState::kEndingStart}) model.erase(text_of(state, state));
   EXPECT_EQ(machine, model);
   EXPECT_EQ(machine, read_diagram());

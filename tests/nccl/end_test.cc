@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of how communicators end: on their own, by their peers, and with graphs. Also tests of NCCL's own
-// memory.
+// Tests of how communicators end: on their own, by their peers, and with graphs. The file also tests NCCL's
+// own memory.
 #include <chrono>
 #include <future>
 

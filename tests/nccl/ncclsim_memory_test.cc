@@ -94,7 +94,7 @@ std::size_t entries_of(const char* folder) {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// Checks that no descriptors and threads remain, which a checkpoint of the process would encounter.
+// Checks that no descriptors and threads remain, because a checkpoint of the process would encounter them.
 TEST_F(NcclsimTest, DestroyingACommunicatorLeavesNoResources) {
   if (!as_rank(2, with("NCCLSIM_IMPORTS", "1"))) return;
   std::size_t descriptors = 0;

@@ -321,7 +321,7 @@ TEST_F(OperationsTest, InvalidArgumentsAreRefusedImmediately) {
   EXPECT_NCCL(ncclInvalidArgument, nccl().ncclSend(data.get(), 4, ncclFloat32, 2, communicator_, stream_));
   EXPECT_NCCL(ncclInvalidUsage, nccl().ncclSend(data.get(), 4, ncclFloat32, rank_, communicator_, stream_));
   EXPECT_NCCL(ncclInvalidUsage, nccl().ncclGroupEnd());
-  // A group with an invalid call does nothing.
+  // A group with an invalid call executes none of its operations.
   ASSERT_NCCL(ncclSuccess, nccl().ncclGroupStart());
   EXPECT_NCCL(ncclSuccess,
               nccl().ncclAllReduce(data.get(), data.get(), 4, ncclFloat32, ncclSum, communicator_, stream_));

@@ -10,7 +10,7 @@
 namespace nccl_test {
 namespace {
 
-// Returns integer elements of type T, as bytes.
+// Returns the numbers as elements of type T, in bytes.
 template <typename T>
 std::vector<std::uint8_t> encoded(const std::vector<int>& numbers) {
   std::vector<std::uint8_t> bytes(numbers.size() * sizeof(T));

@@ -23,7 +23,8 @@ struct Site {
   std::unique_ptr<SimulatedNodes> nodes;
 };
 
-// Measures percent of a core, and writes per minute, without any request.
+// Measures the coordinator's processor time in percent of a core, and its writes per minute, without any
+// request.
 nlohmann::json measure_idling(const CoordinatorProcess& coordinator, std::chrono::seconds span);
 
 struct DryRuns {

@@ -101,7 +101,7 @@ void SimulatedNodes::speak() {
   }
 }
 
-// Sends an agent's inventory. Memory and logs change slightly, as during training.
+// Sends an agent's inventory. The memory and log sizes change slightly, as during training.
 void SimulatedNodes::send_reports(FakeAgent& agent, unsigned turn) const {
   const std::uint64_t little = std::uint64_t{turn % 7} << 20;
   for (wire::GpuInfo& gpu : agent.inventory.gpus)

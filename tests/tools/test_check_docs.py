@@ -22,7 +22,7 @@ MOST = "kMost" + "Words"
 # a sentence of 26 words
 LONG = "This sentence has " + "one word more and " * 4 + "does not end here at all now."
 
-# The mistakes as (file, line to append, what is reported about that line).
+# The mistakes as tuples (file, line to append, reported text about that line).
 MISTAKES = [
     ("docs/operations.md", "[gone](no-such-file.md)", "link to no-such-file.md: there is no such file"),
     ("docs/operations.md", "[gone](../../README.md)", "link to ../../README.md: there is no such file"),
@@ -78,7 +78,7 @@ for name, text in [
         ("libckpt/base/clock.h", "TEST(Clock, WhatIsLate) {}"),
         ("tests/integration/support/adopting.py", "def test_of_each(): pass")]:
     MISTAKES.append((name, text, "a test's name has no subject"))
-# Texts that resemble mistakes but are correct.
+# Texts that resemble mistakes but must not be reported.
 RIGHT = [
     ("docs/operations.md", "`GangScenario.AllRanksChange*` and `libckpt/base/clock.h`"),
     ("libckpt/base/clock.h", "// The pipe\n// Of which one end is open.\nint c;  // of a rank"),

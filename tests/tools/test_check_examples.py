@@ -56,7 +56,7 @@ WRONG = [
     ("//   use(...);", 1, "expected"),
     ("//   use(1);\n//\n//   use(nothing);", 3, "nothing"),
 ]
-# Indented lines that are not an example.
+# Indented lines that must not be treated as an example.
 PROSE = [
     "//   S>T kPlan (blob), T>S kAnswer;  S>T kPing, T>S kPong",
     "//   * a name is on the disk once sync() of its file has returned;",

@@ -53,7 +53,7 @@ std::size_t width_of(const std::string& text) {
 
 using Grid = std::vector<std::vector<std::string>>;
 
-// Returns the section as text, headings first.
+// Returns the section's table as rows of text. The first row has the headings.
 Grid grid_of(const Section& section) {
   Grid grid(1);
   grid[0].emplace_back();

@@ -107,7 +107,7 @@ class Section {
   std::string failed_;
 };
 
-// The origin of the figures.
+// The machine, the driver and the command line that produced the figures.
 struct Facts {
   std::string command;
   std::string version;
@@ -115,7 +115,7 @@ struct Facts {
   std::string cpu;
   unsigned cores = 0;
   std::uint64_t memory_bytes = 0;
-  double load = 0;  // load average of the last minute, at the begin of the run
+  double load = 0;  // load average of the last minute at the beginning of the run
   std::string kernel;
   std::string device;  // the device's name from the driver; empty: no device
   int devices = 0;
@@ -131,7 +131,7 @@ class Report {
 
   Section& add_section(std::string name, std::string measures);
   [[nodiscard]] const Section* find_section(std::string_view name) const;
-  // Adds the error of a section, whether the section has begun or not.
+  // Marks the section `name` as failed with the error. Adds the section first if it does not exist.
   void add_failure(const std::string& name, const std::string& summary, const Error& error);
   [[nodiscard]] const Facts& facts() const noexcept { return facts_; }
   [[nodiscard]] const std::deque<Section>& sections() const noexcept { return sections_; }

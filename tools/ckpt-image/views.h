@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The findings of ckpt-image as JSON and as tables. Keys are stable because scripts read them. The content
-// key of a job is never shown. Pure.
+// key of a job is never shown.
+// Threads: pure functions.
 #pragma once
 
 #include <nlohmann/json.hpp>

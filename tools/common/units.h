@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes, durations and shares in the form that people write, parsed strictly. A unit is required where a bare
-// number would be ambiguous. No text may follow it, and values that do not fit are refused. Shared by the CLI
-// and the examples.
+// number would be ambiguous. No text may follow the unit, and values that do not fit are refused. The CLI and
+// the examples share these functions.
 // Threads: pure functions. Errors: kInvalidArgument with one line that names the text and shows an example.
 #pragma once
 

@@ -20,7 +20,8 @@ Result<bench::CommandOutput> run_program(const Setting& setting, const std::vect
   command.argv = argv;
   command.environment = cli::environment_with({});
   CKPT_TRY(running, bench::RunningCommand::start(command, nullptr));
-  // The program is killed before this item, so that the item's own report names the program.
+  // The program's deadline is before the item's. The item is then still alive to name the program in its
+  // report.
   return running->finish(setting.deadline - kTimeToReport);
 }
 

@@ -51,14 +51,14 @@ struct Setting {
   std::string programs;  // the folder of this program and the programs next to it
   std::string work;      // the folder for files of this run
   bool software = false;
-  bool quick = false;  // uses small sizes, for tests
-  Nanos deadline = 0;  // the item's deadline; work in pieces stops before it
+  bool quick = false;  // true: items use small sizes, for tests
+  Nanos deadline = 0;  // the item's deadline; work that is done in pieces stops before the deadline
 };
 
 struct Item {
   const char* name = nullptr;
   const char* question = nullptr;
-  int seconds = 0;  // the time limit; shorter if the whole budget ends earlier
+  int seconds = 0;  // the time limit in seconds; shorter if the whole budget ends earlier
   Result<Outcome> (*run)(const Setting& setting) = nullptr;
   bool by_default = true;  // false: the item runs only if it is named
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of a run of gpu-check, as lines, JSON and Markdown. Pure functions.
+// The report of a run of gpu-check, as lines, JSON and Markdown.
+// Threads: pure functions.
 #pragma once
 
 #include <string>
@@ -25,7 +26,7 @@ struct Report {
 // Returns one line for a finished item.
 std::string text_of(const Line& line);
 Json to_json(const Report& report);
-// Returns a section for docs/benchmarks.md.
+// Returns the report in Markdown, as a section for docs/benchmarks.md.
 std::string to_markdown(const Report& report);
 [[nodiscard]] bool any_failed(const Report& report);
 

@@ -86,8 +86,8 @@ std::string collect_output(const Setting& setting) {
   return all;
 }
 
-// Runs an item. Items read reports of other programs. Unexpected content in a report is a failure of the item
-// like any other.
+// Runs an item, and turns an exception into an error. Items read reports of other programs, and unexpected
+// content in such a report is a failure of the item.
 Result<Outcome> run_guarded(const Item& item, const Setting& setting) {
   try {
     return item.run(setting);

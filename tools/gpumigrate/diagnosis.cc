@@ -262,8 +262,8 @@ Finding Findings::change_gpu() const {
   return finding;
 }
 
-// Checks that a restored process gets its memory by import or by making its own. A second GPU counts only if
-// it was tried.
+// Checks whether a restored process can get its memory by import, or otherwise by its own allocation. The
+// result on a second GPU counts only if that GPU was tried.
 Finding Findings::import() const {
   const auto works = [this](const char* here, const char* moved) {
     const auto first = fact(remap_, here);
@@ -453,8 +453,8 @@ Ability evaluate(const Need& need, const std::vector<Finding>& findings) {
     const auto finding =
         std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.what == name; });
     if (finding == findings.end() || finding->answer == Answer::kYes) continue;
-    // Unknown findings are omitted if other findings are missing, because a missing finding is often the
-    // cause.
+    // Unknown requirements are omitted if another requirement is not satisfied, because that requirement is
+    // often the cause.
     if (ability.answer == Answer::kUnknown && finding->answer == Answer::kNo) ability.missing.clear();
     if (ability.answer != Answer::kNo) ability.answer = finding->answer;
     if (ability.answer == finding->answer) ability.missing.emplace_back(name);

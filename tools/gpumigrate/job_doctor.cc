@@ -30,7 +30,7 @@ struct MoveRow {
   const api::Movability* movability;
 };
 
-// Returns one line for each obstacle.
+// Returns the obstacles of the row, each on its own line. The result is empty if there are none.
 std::string reason_of(const MoveRow& row, const Layout& layout) {
   if (!row.movability->reason) return {};
   std::string text = "\n" + paragraph("To " + row.what + ":", layout);

@@ -64,8 +64,8 @@ class Parser {
     add_manual_commands(tree_);
   }
 
-  // Parses the arguments and chooses an action. Returns kDone. If the command line is wrong or requests help,
-  // returns its exit code.
+  // Parses the arguments and chooses an action. Returns kDone, or the exit code if the command line is wrong
+  // or requests help.
   int parse(std::vector<std::string> arguments, Context& context) {
     const auto separator = std::find(arguments.begin(), arguments.end(), "--");
     if (separator != arguments.end()) {
@@ -130,7 +130,7 @@ int run_program(const std::vector<std::string>& arguments, Context& context) {
         Error(ErrorCode::kIo, "Cannot write to standard output; operations that have begun continue"),
         kFailed);
   } catch (const std::exception& error) {
-    // Libraries throw this if an answer does not have the form that docs/api.md defines.
+    // Libraries throw such an exception if an answer does not have the form that docs/api.md defines.
     return report(context, Error(ErrorCode::kProtocol,
                                  std::string("The coordinator sent an unexpected answer: ") + error.what()));
   }

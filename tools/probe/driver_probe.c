@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the features of this machine's CUDA driver that transparent mode depends on. The first question is
-// whether a thin context survives cuCheckpointProcess* while its memory is held elsewhere (open descriptor,
-// mapping, nothing). The second question is whether that memory can return to the same address, also under
-// two users and on another GPU.
+// whether a released context survives cuCheckpointProcess* while its memory is held elsewhere (open
+// descriptor, mapping, nothing). The second question is whether that memory can return to the same address,
+// also under two users and on another GPU.
 //
 // Processes: this process never calls the driver. For each variant it forks two processes that do: the job
 // and the agent. The job owns the memory, without root's rights in the variants with two users. The agent
@@ -477,7 +477,7 @@ struct Step {
   int forbid;   // flags of which none may be set
   int any;      // flags of which at least one must be set, if not 0
   bool optional;
-  bool always;  // the step runs even after a failure in its part
+  bool always;  // true if the step runs even after a failure in its part
 };
 
 // clang-format off
@@ -638,8 +638,8 @@ static double seconds_left(void) {
 
 static bool become_user(uid_t uid) {
   if (setgroups(0, NULL) != 0 || setgid((gid_t)uid) != 0 || setuid(uid) != 0) return false;
-  // This restores the state after exec. Otherwise /proc/PID of the job would belong to root, unlike that of
-  // any started program.
+  // This call restores the state that a program has after exec. Otherwise /proc/PID of the job would belong
+  // to root, unlike that of any started program.
   return prctl(PR_SET_DUMPABLE, 1) == 0;
 }
 
@@ -782,7 +782,7 @@ static void run_steps(const struct Variant* variant, struct Process processes[kA
     if (!result->part_ran[step->part]) {
       result->part_ran[step->part] = true;
       part_failed = false;
-      // The agent must hold the memory until the part kGiveBack is over, so nothing is dropped before.
+      // The agent must hold the memory until the part kGiveBack is over, so nothing is dropped before that.
       for (int actor = 0; actor < kActors && step->part > kGiveBack; actor++) {
         const struct Reply dropped = ask(&processes[actor], kDropCommand);
         if (dropped.outcome < kEnded) continue;

@@ -49,7 +49,8 @@ Result<void> GangMoves::restore() {
   return ok();
 }
 
-// Requests an abort again that was requested before the restart. The move ends as after a new request.
+// Repeats an abort request that was made before the restart. The move then ends as it would after a new
+// request.
 void GangMoves::abort_again(const gang::CoordinatorState& state) {
   if (gang::is_closed(state)) return;
   const std::vector<Migration*> rows = rows_of(state.info);

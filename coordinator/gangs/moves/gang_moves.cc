@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests for moves: which ranks move, to which places, and what they need. The exchange with the state
-// machines is in gang_move_commit.cc.
+// The part of GangMoves that handles requests for moves. It determines which ranks move, to which places, and
+// what they need. The exchange with the state machines is in gang_move_commit.cc.
 #include "coordinator/gangs/moves/gang_moves.h"
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ bool moves(const std::vector<std::uint32_t>& moved, const Job& rank) {
   return std::find(moved.begin(), moved.end(), rank.rank_number()) != moved.end();
 }
 
-// Returns the places in `to`, a comma-separated list. Returns no places for "auto".
+// Returns the places in `to`, a comma-separated list. Returns an empty list for "auto".
 std::vector<std::string> places_in(const std::string& to) {
   std::vector<std::string> places;
   if (to.empty() || to == "auto") return places;

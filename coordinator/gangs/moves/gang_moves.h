@@ -59,10 +59,10 @@ class GangMoves : private GangHandoverEffects {
   // Returns whether the move has rows in the store but no record. Whether the move began is unknown until all
   // its nodes have connected.
   [[nodiscard]] bool lacks_record(MigrationId move) const { return without_record_.contains(move); }
-  // Records that the node has connected, for the moves without a record. Fails those that none of their nodes
-  // knows. Call this before the node's jobs are accepted.
+  // Records that the node has connected, for the moves without a record. Fails the moves among them that none
+  // of their nodes knows. Call this before the node's jobs are accepted.
   void on_ready(const Node& node);
-  // Plans a move. Changes nothing. The network of the request counts, not that of the hints.
+  // Plans a move. Changes nothing. The plan uses the network of the request, not that of the hints.
   Result<JobMovePlan> plan(JobId gang, const MigrateRequest& request, const PlanHints& hints) const;
   // Plans a move for a dry run. Changes nothing. The nodes are also queried for the networks, and a refusal
   // is returned as the plan's reason.
@@ -79,7 +79,7 @@ class GangMoves : private GangHandoverEffects {
   [[nodiscard]] bool is_beginning(JobId gang) const {
     return beginning_.contains(gang) || deps_.table.claims().contains(gang);
   }
-  // Returns why no rank can be moved now; empty: ranks can be moved.
+  // Returns why no rank can be moved now, or an empty string if ranks can be moved.
   [[nodiscard]] std::string why_not_movable(const WholeJob& gang) const;
 
  private:
@@ -131,8 +131,8 @@ class GangMoves : private GangHandoverEffects {
   control::Task<> check_one(std::shared_ptr<std::vector<NetworkCheck>> checks, std::size_t at);
   control::Task<Result<Groups>> ask_groups(WholeJob gang, std::vector<std::uint32_t> moved,
                                            std::int64_t timeout_ms);
-  // Returns the longest time that communicators took in the last move of these ranks that made any; nullopt:
-  // not known.
+  // Returns the longest time that communicators took in the last move of these ranks that made communicators.
+  // Returns nullopt if that time is not known.
   [[nodiscard]] std::optional<double> last_communicators_ms(const WholeJob& gang) const;
   [[nodiscard]] Result<void> check_communicators(const WholeJob& gang, const JobMovePlan& plan,
                                                  const MigrateRequest& request) const;
@@ -151,7 +151,8 @@ class GangMoves : private GangHandoverEffects {
   [[nodiscard]] const gang::GangPlan* plan_of(const gang::GangInfo& info);
   [[nodiscard]] std::string node_of(const gang::GangInfo& info, const gang::Party& party);
   [[nodiscard]] std::vector<Migration*> rows_of(const gang::GangInfo& info);
-  // Creates rows that the store lacks from the move's record. The journal becomes durable before the store.
+  // Creates, from the move's record, the rows that the store lacks. The journal becomes durable before the
+  // store.
   Result<void> adopt_rows(const gang::GangInfo& info);
   void abort_again(const gang::CoordinatorState& state);
   void find_rows_without_record();
@@ -167,8 +168,8 @@ class GangMoves : private GangHandoverEffects {
   Dependencies deps_;
   std::map<MigrationId, gang::GangPlan> plans_;
   std::map<MigrationId, Shown> shown_;
-  std::map<MigrationId, std::set<std::string>> without_record_;  // the nodes that have not connected yet, by
-                                                                 // move
+  std::map<MigrationId, std::set<std::string>> without_record_;  // for each move without a record, its nodes
+                                                                 // that have not connected yet
   std::set<JobId> beginning_;                                    // gangs for which a move is being prepared
   LogThrottle dropped_;
   std::chrono::milliseconds late_grace_;  // the time that nodes get to answer if the move's limit has already

@@ -31,7 +31,8 @@ class JobMoves {
 
   // Returns true while a move of the rank's job is being prepared.
   [[nodiscard]] bool is_preparing(const Job& rank) const;
-  // Returns the reason why the job cannot be moved now; empty if the coordinator's records contain none.
+  // Returns the reason why the job cannot be moved now, or an empty string if the coordinator's records
+  // contain none.
   [[nodiscard]] std::string why_not_movable(const Job& rank) const;
   // Returns the reason why migrate() would be refused for this job, or for this rank as a job of its own.
   [[nodiscard]] std::string why_not_movable(const WholeJob& job) const;
@@ -43,9 +44,10 @@ class JobMoves {
   Result<const Migration*> begin(const std::vector<JobId>& ranks, MigrateRequest request,
                                  const PlanHints& hints, const JobMovePlan& plan,
                                  std::function<void(const Error&)> failed);
-  // Returns how long the move is expected to pause the job; nullopt if that is not known.
+  // Returns how long the move is expected to pause the job, or nullopt if that is not known.
   [[nodiscard]] std::optional<ExpectedPause> pause_of(const Job& rank, const Place& to) const;
-  // Returns the longest pause that is expected of a rank of the plan; nullopt if one is not known.
+  // Returns the longest of the pauses that are expected for the plan's ranks, or nullopt if one of them is
+  // not known.
   [[nodiscard]] std::optional<ExpectedPause> pause_of(const WholeJob& job, const JobMovePlan& plan) const;
 
   // Plans the move that a user requests, and queries the nodes whether they would begin it. Changes nothing.
@@ -54,7 +56,7 @@ class JobMoves {
   // Begins the move that a user requests. Waits up to a limit until the move is possible. Returns the
   // migration of the first rank that moves.
   control::Task<Result<const Migration*>> migrate(JobId whole, MigrateRequest request);
-  // Returns the open migration of the first rank that moves; null if there is none.
+  // Returns the open migration of the first rank that moves, or null if there is none.
   [[nodiscard]] const Migration* open_of(const WholeJob& job) const;
   // Returns the obstacles to a move of this rank, as Moves::obstacles() does.
   control::Task<Result<MoveObstacles>> obstacles(JobId rank) { return deps_.moves.obstacles(rank); }

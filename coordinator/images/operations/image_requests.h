@@ -45,7 +45,7 @@ class ImageRequests : public Images {
   // These functions handle requests of users.
   control::Task<Result<TaskId>> begin_suspend(JobId id, std::string to);
   control::Task<Result<TaskId>> begin_restore(JobId id, RestoreWish wish);
-  // Restores a job that is no longer known from `wish.image`. The result is a new job with the same name.
+  // Restores, from `wish.image`, a job that is no longer known. The result is a new job with the same name.
   control::Task<Result<TaskId>> begin_revival(RestoreWish wish);
   // These functions return the plans of begin_restore() and begin_revival(). Nothing changes.
   control::Task<Result<RestorePlan>> dry_restore(JobId id, RestoreWish wish);

@@ -15,7 +15,8 @@ namespace {
 constexpr std::chrono::seconds kRequestListing{30};
 constexpr std::chrono::seconds kReading{30};
 constexpr std::size_t kMaxTargetsAsked = 4;
-constexpr unsigned kMaxNewerImages = 3;  // the limit of newer images that appear while nodes are queried
+constexpr unsigned kMaxNewerImages = 3;  // the limit on repeated selections of the image, because newer
+                                         // images appeared while nodes were queried
 
 std::string span_text(std::int64_t ms) {
   constexpr std::int64_t kMinuteMs = 60'000;
@@ -23,7 +24,7 @@ std::string span_text(std::int64_t ms) {
   return fmt::format("{}m{:02}s", ms / kMinuteMs, ms % kMinuteMs / 1000);
 }
 
-// Returns why the restore is refused unless the loss is accepted; empty: nothing is lost.
+// Returns why the restore is refused unless the loss is accepted, or an empty string if nothing is lost.
 std::string loss_of(const RestorePlan& plan, const std::string& name) {
   if (plan.lost_ms == 0 && !plan.runs) return {};
   const std::string how = plan.runs ? "runs, and would return to " : "has continued since ";

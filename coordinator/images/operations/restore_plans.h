@@ -37,7 +37,7 @@ struct RestorePlan {
   std::string obstacle;           // why the request is refused in its present form; empty: it is not refused
 };
 
-// The plan to restore a job that is no longer known from `RestoreWish::image`.
+// The plan to restore, from `RestoreWish::image`, a job that is no longer known.
 struct RevivalPlan {
   wire::JobSpec spec;
   RestorePlan restore;

@@ -141,7 +141,8 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("jobs", &T::jobs), record::field("revision", &T::revision));
 }
 
-// Returns "d3 of node-a". drain_reason() is the reason of the moves and restores that the drain begins.
+// Returns the drain as text: "d3 of node-a". drain_reason() is the reason of the moves and restores that the
+// drain begins.
 [[nodiscard]] std::string drain_label(const Drain& drain);
 [[nodiscard]] std::string drain_reason(const Drain& drain);
 
@@ -151,7 +152,7 @@ inline constexpr std::uint32_t kMaxDrainAttempts = 3;  // the limit for one job,
                                                        // began and failed
 
 // Returns whether `a` moves before `b`. The higher priority moves first. Then the smaller job moves first, so
-// that most jobs leave soonest, and then the older.
+// that most jobs leave soonest. Then the older job moves first.
 [[nodiscard]] bool goes_before(const DrainJob& a, const DrainJob& b);
 
 // Returns the drain's result, or kNone if it does not end now. `coming` means that jobs are on their way to

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress of a drain's jobs, read from what is known of jobs and migrations. Pure: it changes the
-// drain's entries, and nothing else.
+// The progress of a drain's jobs, derived from the known facts about jobs and migrations. Pure: it changes
+// the drain's entries, and nothing else.
 // Threads: one. Errors: none.
 #pragma once
 
@@ -17,9 +17,9 @@ class DrainView {
   virtual ~DrainView() = default;
   // Returns the jobs that have not ended or are about to be restored, by id.
   [[nodiscard]] virtual std::vector<const Job*> live() const = 0;
-  // Returns the job; null if the job was removed.
+  // Returns the job, or null if the job was removed.
   [[nodiscard]] virtual const Job* job(JobId id) const = 0;
-  // Returns the open migration of the job; null if there is none.
+  // Returns the open migration of the job, or null if there is none.
   [[nodiscard]] virtual const Migration* open_of(JobId job) const = 0;
   [[nodiscard]] virtual const Migration* migration(MigrationId id) const = 0;
 };

@@ -34,9 +34,9 @@ struct DrainGroup {
   std::vector<DrainJob*> entries;
 };
 
-// Groups the drain's jobs that can be tried. The job with most ranks at the place comes first, because it
-// needs most GPUs at once. Jobs with equally many have the order of goes_before(). Blocks the jobs that only
-// a user's order may move.
+// Groups the drain's jobs that can be tried. The job with the most ranks at the place comes first, because it
+// needs the most GPUs at once. Jobs with equally many ranks have the order of goes_before(). Blocks the jobs
+// that only a user's order may move.
 [[nodiscard]] std::vector<DrainGroup> ready_groups(Drain& drain, const DrainView& view);
 
 // The facts about a group before it is planned.
@@ -89,7 +89,7 @@ class DrainTries {
   // empty means that it can, or that the node did not answer.
   void note_answer(JobId job, const std::string& refusal, const DrainNews& news);
   // Records that a move did not begin. The next prepare_try() or resolve_not_begun() writes the reason into
-  // its entries.
+  // the entries of the job's ranks.
   void note_not_begun(JobId job, const std::string& reason, const DrainNews& news);
   // Writes a recorded reason from note_not_begun() into the group's entries. Returns true if there was one.
   bool resolve_not_begun(const DrainGroup& group);

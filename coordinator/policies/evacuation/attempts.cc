@@ -62,7 +62,7 @@ EvacuationStep join_or_abort(Evacuation& e, const Migration& open) {
   return next;
 }
 
-// Returns the step that delays or ends the evacuation; nullopt if the attempt may start.
+// Returns the step that delays or ends the evacuation, or nullopt if the attempt may start.
 std::optional<EvacuationStep> held_back(const Evacuation& e, const EvacuationView& view,
                                         const EvacuationLimits& limits) {
   const std::uint32_t attempts = attempts_of(e.job, view.all, view.now_ms, limits);

@@ -40,7 +40,7 @@ struct EvacuationStep {
     kBeginRestore,
     kPark,
   };
-  // When a job is tried again. kAtOnce also applies if nothing changes.
+  // The time at which a job is tried again. With kAtOnce, the job is tried again even if nothing changes.
   enum class Again : std::uint8_t { kAsItWas, kAtOnce, kAtChange };
   Kind kind = Kind::kWait;
   EvacuationState state = EvacuationState::kQueued;
@@ -63,7 +63,7 @@ struct ClusterFacts {
   bool are_away = false;       // some nodes are not connected
 };
 
-// Returns the step that precedes the search for a target of a live move; nullopt: begin the search.
+// Returns the step that precedes the search for a target of a live move, or nullopt if the search may begin.
 // `is_preparing` means that a move of the job is being prepared.
 [[nodiscard]] std::optional<EvacuationStep> before_live_plan(Evacuation& e, bool is_preparing,
                                                              const ClusterFacts& facts,

@@ -115,10 +115,10 @@ struct EvacuationLimits {
 // link.
 [[nodiscard]] std::int64_t live_deadline_ms(std::int64_t base_ms, std::uint64_t bytes);
 
-// Returns the evacuations to start now, best first. Urgent evacuations start up to the limit. Those whose
-// memory can still be read come first, since it may soon become unreadable. Then come restores, which lose
-// nothing by waiting. Other evacuations run one after the other, and only while no urgent one runs. `waiting`
-// has queued evacuations for which nothing has changed since the last attempt.
+// Returns the evacuations to start now, best first. Urgent evacuations start up to the limit. Evacuations of
+// jobs whose memory can still be read come first, since it may soon become unreadable. Then come restores,
+// which lose nothing by waiting. Other evacuations run one after the other, and only while no urgent one
+// runs. `waiting` has queued evacuations for which nothing has changed since the last attempt.
 [[nodiscard]] std::vector<EvacuationId> next_evacuations(const std::vector<const Evacuation*>& open,
                                                          const std::set<EvacuationId>& waiting,
                                                          const EvacuationLimits& limits);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings about GPUs, and what follows from one. Plain values and pure functions.
+// Findings about GPUs, and the consequences of a finding. Plain values and pure functions.
 //
-// A finding is an event, but its consequences last: a job that comes to the GPU later must not stay there
+// A finding is an event, but its consequences last: a job that arrives on the GPU later must not stay there
 // either.
 // Threads: one. Ownership: results point into the list that they are from. Errors: none.
 #pragma once
@@ -30,9 +30,9 @@ struct Finding {
 // The time for which a finding makes its GPU suspect, even if the GPU was not cordoned.
 inline constexpr std::int64_t kSuspicionMs = 600'000;
 
-// Returns at most one finding for each GPU: the finding because of which no job may stay on the GPU. The
-// finding that cordoned the GPU last applies while the health policy's cordon exists (`is_cordoned`). Without
-// a cordon, the newest finding within kSuspicionMs that required no cordon applies. Findings without a
+// Returns at most one finding for each GPU: the finding because of which no job may stay on the GPU. While
+// the health policy's cordon exists (`is_cordoned`), this is the newest finding that cordoned the GPU.
+// Without a cordon, it is the newest finding within kSuspicionMs that required no cordon. Findings without a
 // decision are ignored.
 [[nodiscard]] std::vector<const Finding*> standing_findings(
     const std::vector<Finding>& all, const std::function<bool(const Place&)>& is_cordoned,
@@ -46,7 +46,7 @@ inline constexpr std::int64_t kSuspicionMs = 600'000;
 
 // Returns whether the job has a rank on the GPU.
 [[nodiscard]] bool is_on(const Place& place, const Job& job);
-// Returns an evacuation of the job because of the finding.
+// Creates an evacuation of the job, with the finding as its reason.
 [[nodiscard]] Evacuation evacuation_of(const Job& job, const Finding& finding, wire::HealthOutcome outcome,
                                        std::int64_t now_ms);
 
@@ -59,7 +59,8 @@ inline constexpr std::int64_t kSuspicionMs = 600'000;
                                                    std::int64_t now_ms);
 // Returns true if the evacuation has already decided about the job's instance on that GPU.
 [[nodiscard]] bool has_decided(const Evacuation& evacuation, const Job& job, const Place& place);
-// Returns the job with its images marked as suspect; nullopt if the finding makes no further image suspect.
+// Returns the job with its images marked as suspect, or nullopt if the finding makes no further image
+// suspect.
 [[nodiscard]] std::optional<Job> doubted(const Job& job, const Finding& finding);
 // Returns true if the migration would move its job to that GPU and can still be canceled.
 [[nodiscard]] bool is_coming(const Migration& migration, const Place& place);

@@ -28,7 +28,7 @@ struct HealthCordon {
   std::int64_t since_ms = 0;
 };
 
-// Facts about a GPU from which its fault follows.
+// The facts about a GPU that determine its fault.
 struct GpuHealth {
   const Finding* newest_suspicion = nullptr;  // the newest finding about the GPU itself; null: there is none
   std::optional<HealthCordon> cordon;

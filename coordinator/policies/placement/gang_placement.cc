@@ -126,7 +126,7 @@ Group best_group(const std::vector<Member>& node, std::size_t ranks, const Neigh
 }
 
 // Returns the shares on one node. The node nearest to the staying ranks is preferred, then the node with the
-// best group. Empty: no node has enough GPUs.
+// best group. An empty list means that no node has enough GPUs.
 std::vector<Share> on_one_node(const Nodes& nodes, std::size_t ranks, const Neighbours& neighbours) {
   std::vector<Share> shares;
   std::pair<Neighbours::Closeness, double> best;
@@ -155,8 +155,8 @@ std::vector<Share> spread_evenly(const std::vector<std::string>& nodes, std::siz
   return shares;
 }
 
-// Returns the shares on few nodes. The largest nodes are taken first. The rest goes to the smallest node that
-// takes all of it. Empty: the nodes have too few GPUs.
+// Returns the shares on few nodes. The largest nodes are taken first. The remaining ranks go to the smallest
+// node that takes all of them. An empty list means that the nodes have too few GPUs.
 std::vector<Share> on_fewest(std::vector<Share> nodes, std::size_t ranks) {
   std::stable_sort(nodes.begin(), nodes.end(),
                    [](const Share& a, const Share& b) { return a.ranks > b.ranks; });

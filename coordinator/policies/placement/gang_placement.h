@@ -15,8 +15,8 @@ struct GangShape {
   std::size_t ranks = 1;
   bool one_node = true;
   // The nodes for ranks that need not be on one node. The ranks are spread evenly in this order, and the
-  // first nodes take one more. A node that is named twice takes two shares. Empty: as few nodes as possible,
-  // all of one rack if one rack has enough.
+  // first nodes take one more. A node that is named twice takes two shares. An empty list means as few nodes
+  // as possible, all of one rack if one rack has enough GPUs.
   std::vector<std::string> nodes;
   // The GPUs of ranks that stay. GPUs near to them are preferred: first on one of their nodes, then in their
   // NVLink domain, then in their rack.
@@ -35,7 +35,7 @@ struct GangPlan {
 [[nodiscard]] GangPlan place_gang(std::vector<Candidate> candidates, const std::vector<GpuView>& gpus,
                                   const GangShape& shape);
 
-// Returns "node-a 2 ranks, node-b 1 rank".
+// Returns the number of ranks on each node as text: "node-a 2 ranks, node-b 1 rank".
 [[nodiscard]] std::string shares_text(const std::vector<Place>& places);
 
 }  // namespace ckpt::coordinator

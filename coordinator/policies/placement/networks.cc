@@ -15,7 +15,7 @@ const wire::DataNetwork* find(const DataNetworks& networks, const std::string& n
   return at == networks.end() ? nullptr : &*at;
 }
 
-// Returns "data (tls), storage (ucx-trusted)".
+// Returns the networks as text: "data (tls), storage (ucx-trusted)".
 std::string list(const DataNetworks& networks) {
   std::vector<std::string> names;
   for (const wire::DataNetwork& network : networks)

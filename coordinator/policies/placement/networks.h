@@ -27,8 +27,8 @@ struct SharedNetwork {
   std::vector<AddressPair> paths;
 };
 
-// Returns the network that both nodes have. `asked` restricts the choice to one name; empty: any. Returns
-// kRefused with the networks of each node if there is none.
+// Returns the network that both nodes have. `asked` restricts the choice to one name; an empty text permits
+// any network. Returns kRefused with the networks of each node if there is none.
 [[nodiscard]] Result<SharedNetwork> shared_network(const DataNetworks& source, const DataNetworks& target,
                                                    const std::string& asked);
 

@@ -90,12 +90,12 @@ struct Candidate {
                                      // objection of every filter
 };
 
-// Returns the candidates, best first, equals ordered by place, and then the unsuitable ones. The order of
-// `gpus` does not matter.
+// Returns the suitable candidates, best first, and then the unsuitable ones. Candidates of equal score are
+// ordered by place. The order of `gpus` does not matter.
 [[nodiscard]] std::vector<Candidate> rank_candidates(const std::vector<GpuView>& gpus,
                                                      const PlacementRequest& request);
 
-// Returns the first objection in one or two words; empty: none.
+// Returns the first objection in one or two words, or an empty string if there is none.
 [[nodiscard]] std::string cause_of(const GpuView& gpu, const PlacementRequest& request);
 // Returns the objections of all filters against the GPU. objections_but_memory() omits memory, for callers
 // that do their own accounting (rebalance).
@@ -117,13 +117,14 @@ struct ScoreTerm {
 [[nodiscard]] std::string why_none(const std::vector<Candidate>& candidates, const PlacementRequest& request);
 
 // Returns how many GPUs each cause rules out, in the order of the candidates: "2 cordoned, 1 full". `other`
-// returns a cause that replaces the candidate's own; empty: the candidate's own.
+// returns a cause that replaces the candidate's own, or an empty string to keep the candidate's own cause.
 [[nodiscard]] std::string causes_text(const std::vector<Candidate>& candidates,
                                       const std::function<std::string(const Place&)>& other);
-// Returns "node-a:0: cordoned by operator" for each candidate.
+// Returns each candidate's reasons as text: "node-a:0: cordoned by operator".
 [[nodiscard]] std::vector<std::string> obstacles_of(const std::vector<Candidate>& candidates);
 
-// Returns "580" for "580.65.06". Drivers of one branch can exchange checkpoints.
+// Returns the branch of a driver's version: "580" for "580.65.06". Drivers of one branch can exchange
+// checkpoints.
 [[nodiscard]] std::string driver_branch(const std::string& version);
 
 // Returns the size as text: "1.50 GiB".

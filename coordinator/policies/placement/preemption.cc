@@ -24,8 +24,8 @@ bool fits(const GpuView& gpu, const PlacementRequest& request, const std::vector
   return gpu.free_bytes + sum_of(victims) >= wanted;
 }
 
-// Returns the first jobs of `may_go` whose memory suffices, without unnecessary ones; nullopt: even all of
-// them do not suffice.
+// Returns the first jobs of `may_go` whose memory suffices, without unnecessary ones. Returns nullopt if even
+// all of them do not suffice.
 std::optional<std::vector<Occupant>> victims_on(const GpuView& gpu, const PlacementRequest& request,
                                                 const std::vector<Occupant>& may_go) {
   std::vector<Occupant> victims;
@@ -54,7 +54,7 @@ bool milder(const Preemption& a, const Preemption& b) {
   return harm(a) < harm(b);
 }
 
-// Returns the GPU to which the occupant would move; nullopt: no other GPU has the memory.
+// Returns the GPU to which the occupant would move, or nullopt if no other GPU has the memory.
 std::optional<Place> target_of(const std::vector<GpuView>& gpus, const Occupant& occupant) {
   const auto candidates = rank_targets(gpus, occupant.move, occupant.place);
   if (candidates.empty() || !candidates.front().suitable) return std::nullopt;

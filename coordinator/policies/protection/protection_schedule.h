@@ -5,9 +5,9 @@
 // A snapshot begins `every` after the previous one began, or when the previous one ends if that is later. At
 // most one snapshot runs per node at a time, the one that is overdue the longest first. So jobs that were
 // protected at the same moment are snapshotted one after another. A job that waits for one of its nodes keeps
-// the others for itself. After a failure the interval doubles, up to ten minutes (or the interval, if it is
-// longer). A job that cannot have a snapshot now (it moves, it is parked, a node of it is disconnected) keeps
-// its turn.
+// its other nodes reserved. After a failure the interval doubles, up to ten minutes (or the interval, if it
+// is longer). A job that cannot have a snapshot now (it moves, it is parked, a node of it is disconnected)
+// keeps its turn.
 // Threads: one. Errors: none.
 #pragma once
 
@@ -36,14 +36,15 @@ class ProtectionSchedule {
   void drop_removed(const std::function<bool(wire::JobId)>& exists);
 
   using Nodes = std::set<std::string>;
-  // A function that returns the nodes on which a job's snapshot could be taken now; nullopt: not now.
+  // A function that returns the nodes on which a job's snapshot could be taken now, or nullopt if none can be
+  // taken now.
   using Where = std::function<std::optional<Nodes>(wire::JobId)>;
   // Returns the jobs whose snapshots must begin now. The caller calls began() for each.
   [[nodiscard]] std::vector<wire::JobId> due(std::int64_t now_ms, const Where& where) const;
   void began(wire::JobId job, Nodes nodes, std::int64_t now_ms);
   void ended(wire::JobId job, std::int64_t now_ms, bool good);
 
-  // Returns the earliest time after `now_ms` at which a snapshot becomes due; nullopt: there is none.
+  // Returns the earliest time after `now_ms` at which a snapshot becomes due, or nullopt if there is none.
   [[nodiscard]] std::optional<std::int64_t> next_due(std::int64_t now_ms) const;
   [[nodiscard]] std::optional<std::int64_t> due_of(wire::JobId job) const;
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxOrderSteps = 10'000;
 
-using Places = std::vector<std::size_t>;  // the GPU of each job
+using Places = std::vector<std::size_t>;  // for each job, the index of its GPU
 
 std::uint64_t remaining(std::uint64_t available, std::uint64_t bytes) {
   return available - std::min(available, bytes);
@@ -154,8 +154,8 @@ std::vector<std::size_t> sorted_by(std::size_t count, Key key) {
   return numbers;
 }
 
-// A greedy search that empties the lightest GPUs first. All jobs of such a GPU go to GPUs with jobs, the
-// largest job first, each where it fits best.
+// A greedy search that empties the lightest GPUs first. All jobs of such a GPU move to GPUs with jobs, the
+// largest job first, each to the GPU where it fits best.
 class Greedy {
  public:
   explicit Greedy(const PackProblem& problem) : problem_(problem), places_(places_now(problem)) {

@@ -59,10 +59,11 @@ inline constexpr std::size_t kPackBudget = 50'000;  // the limit of steps of the
 
 [[nodiscard]] PackPlan plan_packing(const PackProblem& problem, std::size_t budget = kPackBudget);
 
-// Returns the cost of a move.
+// Returns the cost of the job's move to the GPU `to`: the bytes that the move copies, counted twice if it
+// leaves the node.
 [[nodiscard]] std::uint64_t move_cost(const PackProblem& problem, std::size_t job, std::size_t to);
 
-// Returns "frees node-b:0", or the move for which this move frees memory.
+// Returns the purpose of the move as text: "frees node-b:0", or the move for which this move frees memory.
 [[nodiscard]] std::string why_move(const PackProblem& problem, const PackPlan& plan, std::size_t move);
 
 }  // namespace ckpt::coordinator

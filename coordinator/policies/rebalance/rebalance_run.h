@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of `rebalance`: its plan, the state of each move, and which one begins next. Plain values and pure
+// A run of `rebalance`: its plan, the state of each move, and which move begins next. Plain values and pure
 // functions. After the first failed move no further move begins. The run is over once the other moves in
 // progress have ended.
 // Threads: one. Errors: none.

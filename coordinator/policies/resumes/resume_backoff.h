@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a parked job that could not be resumed is tried again: each time after a longer while, and a few times
-// only. Pure.
+// Determines when a parked job that could not be resumed is tried again. The delays increase up to a limit,
+// and the number of attempts is limited. Pure.
 // Threads: one. Errors: none.
 #pragma once
 

@@ -8,7 +8,7 @@ namespace ckpt::coordinator {
 namespace {
 
 // Checks whether the GPU would be suitable once our jobs have left it. Memory of other programs is not
-// expected to become free, because a job that waits for such memory must not block others.
+// expected to become free, because a job that waits for such memory must not block other jobs.
 bool could_go(GpuView gpu, const PlacementRequest& request) {
   gpu.free_bytes = std::min(gpu.total_bytes, gpu.free_bytes + gpu.shown_bytes + gpu.promised_bytes);
   gpu.promised_bytes = 0;
@@ -22,7 +22,7 @@ std::optional<NextResume> next_to_resume(std::vector<ParkedJob> parked, std::vec
     return std::tie(a.parked_ms, a.id) < std::tie(b.parked_ms, b.id);
   });
   NextResume next;
-  std::vector<GpuView> left = gpus;  // the GPUs with their memory beyond the claims
+  std::vector<GpuView> left = gpus;  // the GPUs with the memory that the claims leave
   for (const ParkedJob& job : parked) {
     const bool fits = std::any_of(left.begin(), left.end(),
                                   [&](const GpuView& gpu) { return objections(gpu, job.request).empty(); });

@@ -157,7 +157,8 @@ Estimate Coder::estimate(std::span<const std::byte> chunk, std::span<const std::
   consider(Encoding::kPlanes2, best.planes, best.planes_ratio, plain.halves);
   consider(Encoding::kPlanes4, best.planes, best.planes_ratio, plain.words);
   if (previous.size() != chunk.size()) return best;
-  // The planes have already shown the width of the elements, if anything can.
+  // If planes of one width gain, they show the width of the elements. Differences of the other width are then
+  // not tried.
   if (best.planes != Encoding::kPlanes4) {
     consider(Encoding::kDifference2, best.difference, best.difference_ratio,
              state_->sampler.sample(2, chunk, previous));

@@ -15,8 +15,8 @@ constexpr std::size_t kSkip = 255;
 constexpr std::size_t kShare = 64;
 constexpr std::size_t kAlways = 16;
 
-// Returns the value at two of three places. If all three differ, returns any of them: the plane is then
-// hardly sparse.
+// Returns the value that at least two of three places of the plane have. If all three differ, returns any of
+// them: the plane is then hardly sparse.
 std::byte likely_value(std::span<const std::byte> plane) noexcept {
   const std::byte first = plane.front(), last = plane.back();
   return first == last ? first : plane[plane.size() / 2];

@@ -55,8 +55,8 @@ class FingerprintParams {
   FingerprintTables tables_;
 };
 
-// Returns the fingerprint of host memory, by the fastest method of this processor. Any length; no alignment
-// needed.
+// Returns the fingerprint of host memory, by the fastest method of this processor. The memory may have any
+// length and alignment.
 [[nodiscard]] Fingerprint fingerprint(const FingerprintParams& params,
                                       std::span<const std::byte> bytes) noexcept;
 

@@ -119,7 +119,8 @@ std::size_t Scanner::slice_length(std::span<const ChunkRange> chunks, double dut
   std::uint64_t bytes = 0;
   while (count < chunks.size() && count < options_.slice_chunks && bytes < limit)
     bytes += chunks[count++].bytes;
-  // The last chunk may exceed the size that takes a millisecond by nearly a chunk of 2 MiB.
+  // Leaves out the last chunk. With it, the slice may exceed the size that takes a millisecond by nearly a
+  // chunk of 2 MiB.
   if (duty < 1 && count > 1 && bytes > limit) --count;
   return count;
 }

@@ -158,8 +158,8 @@ class Scanner {
   Scanner(const Scanner&) = delete;
   Scanner& operator=(const Scanner&) = delete;
 
-  // Scans the chunks; out.size() == chunks.size(). Blocks. cancel() from another thread ends it with kAborted
-  // after the running slices.
+  // Scans the chunks and blocks until the scan has ended; out.size() == chunks.size(). cancel() from another
+  // thread ends the scan with kAborted after the running slices.
   Result<void> scan(std::span<const ChunkRange> chunks, std::span<Fingerprint> out);
   // Receives each finished slice at once, so that copying starts while the scan still runs: on_slice(first
   // chunk index, fingerprints).

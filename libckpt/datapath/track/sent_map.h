@@ -29,7 +29,8 @@ namespace ckpt::track {
 
 class SentMap {
  public:
-  // Creates an empty map. root_params: expanded with FingerprintPurpose::kRoot. chunk_bytes: a power of two.
+  // Creates an empty map. `root_params` are expanded with FingerprintPurpose::kRoot. `chunk_bytes` is a power
+  // of two.
   SentMap(std::shared_ptr<const FingerprintParams> root_params, std::uint64_t chunk_bytes);
 
   // Adds a region without acknowledged chunks. An existing region of the same id with an older generation is

@@ -117,8 +117,8 @@ class OutgoingRing {
   std::uint64_t credited_ = 0;
 };
 
-// Counts the messages that this side has delivered to its handler, and determines when to report the count to
-// the peer.
+// The count of the messages that this side has delivered to its handler. It also determines when to report
+// the count to the peer.
 class DeliveryCount {
  public:
   void add(bool same_host) noexcept {

@@ -34,7 +34,7 @@ LaneAddress with_port(LaneAddress address, std::uint16_t port);
 // Returns all ports of a range, beginning with a different port at each call. Returns {0} if the kernel
 // chooses the port.
 std::vector<std::uint16_t> ports_in_turn(PortRange ports);
-// Returns kUnavailable: every port of the range is in use by another listener.
+// Returns the error kUnavailable, which states that every port of the range is in use by another listener.
 Error ports_taken(PortRange ports, const LaneAddress& local);
 
 }  // namespace ckpt::transport

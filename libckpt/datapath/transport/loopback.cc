@@ -50,7 +50,7 @@ struct Link {
   std::condition_variable changed;
   Inbox inbox[2];  // index 0: the listening end; index 1: the connecting end
   bool connected = false;
-  UniqueFd offered;  // the connecting end's file, until the listening end takes it
+  UniqueFd offered;  // the connecting end's file, until the listening end removes it
   std::span<const std::byte> offered_bytes;
 };
 

@@ -26,7 +26,7 @@ namespace ckpt::transport {
 // Returns the key of a session's lanes.
 Result<tls::PskKey> lane_psk(const SessionToken& token);
 
-// Reads frames with their headers from a stream.
+// A reader of frames, with their headers, from a stream.
 class FrameReader {
  public:
   // Returns the next frame, or nullopt if it has not arrived completely. The view is valid until the next
@@ -53,11 +53,12 @@ class TlsGate {
     std::unique_ptr<tls::PskStream> stream;
     SameHostOffer offer;
   };
-  // Returns the peer, once it has connected.
+  // Continues the handshakes and accepts connections. Returns the peer once it has connected, otherwise
+  // nullopt.
   std::optional<Arrival> progress();
   // Fills `to` with the descriptors to poll, and returns their number.
   std::size_t watch(std::span<pollfd> to) const;
-  // Returns the time at which progress() has work without an event. Returns nullopt for never.
+  // Returns the time at which progress() has work without an event. Returns nullopt if there is no such time.
   [[nodiscard]] std::optional<Nanos> next_deadline() const;
 
  private:
@@ -83,7 +84,8 @@ class TlsGate {
   std::string address_;
   UniqueFd listener_;
   Nanos no_accept_before_ = 0;  // set after a failed accept(2), such as when no descriptors are free
-  std::vector<std::unique_ptr<UnauthenticatedPeer>> unauthenticated_peers_;  // oldest first
+  // the unauthenticated peers, oldest first
+  std::vector<std::unique_ptr<UnauthenticatedPeer>> unauthenticated_peers_;
   std::optional<Arrival> arrival_;
 };
 

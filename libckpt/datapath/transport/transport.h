@@ -66,7 +66,7 @@ struct SameHostMemory {
 // The peer's access to payloads that are in this process's memory.
 enum class PayloadAccess : std::uint8_t {
   kSent,   // payloads are sent over the connection
-  kReads,  // the peer reads payloads
+  kReads,  // the peer reads payloads from this process's memory
   kMaps    // the peer reads payloads, except those in the file, which it has mapped
 };
 
@@ -79,8 +79,8 @@ class LaneHandler {
   virtual SameHostMemory same_host_memory() { return {}; }
   // Maps the peer's file of `bytes` bytes. The length is the peer's claim and must be checked. Returns the
   // mapping of the whole file, which must be valid beyond the lane's end. Payloads in it are passed to
-  // on_message there, without on_payload_begin. If the result is empty, they are read like others. Called at
-  // most once, before on_open.
+  // on_message there, without on_payload_begin. If the result is empty, these payloads are read like all
+  // other payloads. Called at most once, before on_open.
   virtual std::span<const std::byte> map_same_host(UniqueFd /*file*/, std::size_t /*bytes*/) { return {}; }
   // Runs when the peer has connected and proved that it has the token: from now on send() works. It runs
   // before any other callback except on_closed.
@@ -134,8 +134,8 @@ class Transport {
                                                 LaneHandler& handler) = 0;
 };
 
-// Creates a transport for lanes between threads of this process that use the same Transport object. Any
-// number of lanes.
+// Creates a transport for lanes between threads of this process that use the same Transport object. The
+// number of lanes is not limited.
 std::unique_ptr<Transport> make_loopback_transport();
 
 // Makes a transport that uses the given ones in turn: the first lane uses the first of them, the next lane

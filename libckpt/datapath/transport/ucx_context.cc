@@ -65,7 +65,7 @@ Result<std::string> rdma_port_of(const std::string& device) {
   for (const auto& rdma : entries_of("/sys/class/infiniband")) {
     for (const auto& port : entries_of(rdma / "ports")) {
       for (const auto& entry : entries_of(port / "gid_attrs" / "ndevs")) {
-        std::string name;  // reading an unused entry fails
+        std::string name;  // the network device of the entry; an unused entry cannot be read
         if (std::getline(std::ifstream(entry), name) && name == device)
           return rdma.filename().string() + ":" + port.filename().string();
       }
@@ -131,10 +131,11 @@ Result<std::shared_ptr<const UcxContext>> UcxContext::create(const UcxOptions& o
   }
   CKPT_TRYV(set(config.get(), "TLS", transports));
   CKPT_TRYV(set(config.get(), "NET_DEVICES", used));
-  // The transport that sets up connections. By default, UCX uses rdmacm for TCP, too, if there is an RDMA
-  // device.
+  // Selects the transport that sets up connections. By default, UCX uses rdmacm for TCP, too, if there is an
+  // RDMA device.
   CKPT_TRYV(set(config.get(), "SOCKADDR_TLS_PRIORITY", options.rdma ? "rdmacm" : "tcp"));
-  // The address family. If a device has addresses of both families, UCX takes the first one in its setting.
+  // Selects the address family. If a device has addresses of both families, UCX takes the first one in its
+  // setting.
   if (!options.rdma) {
     CKPT_TRYV(set(config.get(), "AF_PRIO", local.family() == AF_INET6 ? "inet6" : "inet"));
   }

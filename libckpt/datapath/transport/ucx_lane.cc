@@ -13,11 +13,11 @@ namespace {
 
 // The number of connections that may wait for their HELLO at the same time. More are rejected.
 constexpr std::size_t kMaxUnauthenticatedPeers = 4;
-// The rounds of UCX's progress in one call. There are enough to empty sockets, and few enough that the caller
-// gets its turn.
+// The number of rounds of UCX's progress in one call. It is enough to empty sockets, and low enough that the
+// caller gets its turn.
 constexpr int kProgressRounds = 64;
-// The time for a shutdown. UCX soon completes outstanding requests at a forced close. After this time the
-// destruction of the worker completes them.
+// The time limit of a shutdown. UCX soon completes outstanding requests at a forced close. After this time
+// the destruction of the worker completes them.
 constexpr Nanos kShutDownNanos = 200'000'000;
 
 }  // namespace

@@ -63,7 +63,7 @@ class Session {
 
   Session(std::unique_ptr<local::KeeperLink> link, bool return_moved)
       : link_(std::move(link)), return_moved_(return_moved), groups_([this](auto request, auto body) {
-          // If the keeper has exited, the service thread detects that.
+          // The result is ignored: if the keeper has exited, the service thread detects that.
           (void)send(request, std::move(body)).has_value();
         }) {}
   Result<void> start_service();

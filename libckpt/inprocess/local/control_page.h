@@ -16,8 +16,8 @@ namespace ckpt::local {
 // Bits of the request word. The word is zero while nothing is requested: ckpt_barrier is then one load and
 // one branch.
 inline constexpr std::uint32_t kPauseAsked = 1;
-inline constexpr std::uint32_t kGateClosed = 2;   // the lease has expired, so the rank may run no further
-                                                  // than the next barrier
+inline constexpr std::uint32_t kGateClosed = 2;   // the bit that is set once the lease has expired, so that
+                                                  // the rank may run no further than the next barrier
 inline constexpr std::uint32_t kStopsAtStep = 4;  // the bit that is set while stop_at is valid
 inline constexpr std::uint32_t kOneChange =
     256;  // the number added to the request word at each change of stop_at, so that no waiter misses a change

@@ -10,7 +10,7 @@ namespace ckpt::local {
 void ExportStream::start(std::uint64_t request, const std::vector<std::uint64_t>& regions) {
   const std::uint64_t sequence = sequence_;
   *this = ExportStream();
-  sequence_ = sequence;  // an old acknowledgement never matches a new batch
+  sequence_ = sequence;  // the sequence continues, so that an old acknowledgement never matches a new batch
   request_ = request;
   initial_end_due_ = true;
   waiting_.assign(regions.begin(), regions.end());

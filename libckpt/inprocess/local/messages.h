@@ -146,7 +146,7 @@ enum class Phase : std::uint32_t {
   kStarting = 0,      // the process runs and has not called ckpt_init yet
   kConnected = 1,     // ckpt_init was called, ckpt_ready was not
   kStandbyReady = 2,  // a standby that waits for Resume
-  kResuming = 3,      // a standby or paused rank with an order to continue, before its Running
+  kResuming = 3,      // a standby or paused rank that has an order to continue and has not sent Running yet
   kRunning = 4,
   kPausing = 5,  // a pause is requested, and the rank runs towards its next barrier
   kPaused = 6,
@@ -191,7 +191,7 @@ struct FixedText {
 using Name = FixedText<kNameBytes>;
 using Text = FixedText<512>;
 
-struct RegionRecord {    // one physical allocation
+struct RegionRecord {    // a record of one physical allocation
   std::uint64_t id = 0;  // the number of the region, which is never 0 and never reused by a rank
   std::uint64_t generation = 0;
   std::uint64_t bytes = 0;  // the size of the region, a multiple of the driver's granularity
@@ -248,7 +248,8 @@ struct StateSummary {
   std::uint64_t host_state_bytes = 0;
   std::uint64_t unexportable_bytes = 0;  // the bytes of non-scratch tensors outside regions
   std::uint32_t ready = 0;               // whether ckpt_ready has been called
-  std::uint32_t movable = 0;             // if 0, `reason` names the thing to change so that the rank can move
+  std::uint32_t movable = 0;             // whether the rank can move; if 0, `reason` names the thing to
+                                         // change so that it can move
   Text reason;
 };
 
@@ -415,7 +416,8 @@ struct StopAt {
   static constexpr auto kType = MessageType::kStopAt;
   std::uint64_t attempt = 0;  // the number of the attempt, never 0
   std::uint64_t barrier =
-      0;  // never lowered within an attempt; 0: the attempt is canceled, and the rank continues
+      0;  // the barrier, never lowered within an attempt; 0 if the attempt is canceled, so that the rank
+          // continues
 };
 struct Counted {
   static constexpr auto kType = MessageType::kCounted;

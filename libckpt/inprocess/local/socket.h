@@ -40,7 +40,8 @@ struct Received {
 class Socket {
  public:
   Socket() = default;
-  // Takes a connected SOCK_SEQPACKET descriptor (socketpair, inherited, accepted).
+  // Creates a socket that owns a connected SOCK_SEQPACKET descriptor (from socketpair, inherited or
+  // accepted).
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
 
   // Connects and checks that the peer runs as the same user, or that either side is root. Paths may be longer

@@ -142,7 +142,8 @@ Result<ForeignAllocation> ForeignAllocation::find(const DriverApi& api, CUdevice
                  "The memory was not created with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR");
   }
   CKPT_CUDA_TRY(api, cuMemGetAddressRange_v2(&found.base_, &found.bytes_, pointer));
-  // An export that succeeds is the proof: a driver may refuse it for reasons that no property shows.
+  // Only a successful export proves that the memory can be exported: a driver may refuse an export for
+  // reasons that no property shows.
   CKPT_TRYV(export_allocation(api, handle));
   return found;
 }

@@ -52,7 +52,7 @@ class DeviceMemory {
   static Result<DeviceMemory> create(const DriverApi& api, CUdevice device, std::size_t bytes);
 
   [[nodiscard]] CUdeviceptr pointer() const noexcept { return mapped_.pointer(); }
-  // the size, rounded up to the granularity
+  // Returns the size, rounded up to the granularity.
   [[nodiscard]] std::size_t bytes() const noexcept { return mapped_.bytes(); }
   [[nodiscard]] CUmemGenericAllocationHandle handle() const noexcept { return mapped_.handle(); }
   Result<UniqueFd> export_fd() const;

@@ -33,7 +33,8 @@ class Authority {
  public:
   struct Order {
     Peer subject;
-    std::vector<std::string> hosts;  // IP addresses and DNS names for the certificate to contain, too
+    std::vector<std::string> hosts;  // the IP addresses and DNS names that the certificate contains in
+                                     // addition to the name of its peer
     std::chrono::seconds term{kNodeTerm};
     std::chrono::seconds begins{0};  // the start of validity, counted from now; tests use it to make expired
                                      // certificates

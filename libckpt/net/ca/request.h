@@ -22,7 +22,8 @@ struct SigningRequest {
 };
 // Creates a request for a certificate. `addresses` are the machine's IP addresses that the request names.
 Result<SigningRequest> make_signing_request(const std::vector<std::string>& addresses = {});
-// Returns the public key that a request names. The request's signature proves possession of the private key.
+// Returns the public key that a request names. Returns an error unless the request's signature proves
+// possession of the private key.
 Result<UniquePrivateKey> key_of_request(const std::string& request);
 // Returns the first kMaxAddresses IP addresses in a request. DNS names are ignored, because a request could
 // name any machine.

@@ -15,7 +15,7 @@ struct Running {
   asio::steady_timer done;
 };
 
-// Counts a task as ended in its destructor, so a task that throws is counted, too.
+// An object whose destructor counts a task as ended, so that a task that throws is counted, too.
 class Ending {
  public:
   explicit Ending(std::shared_ptr<Running> running) : running_(std::move(running)) {}

@@ -36,7 +36,7 @@ namespace ckpt::control {
 
 struct ConnectionSettings {
   std::chrono::milliseconds ping_interval{2000};
-  std::chrono::milliseconds idle_timeout{10000};  // a peer without messages for this time counts as
+  std::chrono::milliseconds idle_timeout{10000};  // the time without a message after which the peer counts as
                                                   // disconnected
   std::chrono::milliseconds handshake_timeout{5000};
   std::size_t max_queued_bytes = std::size_t{32} << 20;
@@ -50,7 +50,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Handlers {
     // Receives a valid frame. Pings are answered before it is called. An error closes the connection.
     std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte> body)> on_frame;
-    // A function that is called exactly once, after the last on_frame.
+    // A function that is called exactly once, with the reason, after the last on_frame.
     std::function<void(const Error&)> on_closed;
   };
 

@@ -39,8 +39,8 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   struct Handlers {
     std::function<void(Connection&)> on_connected;
     std::function<Result<void>(const wire::FrameHeader&, std::span<const std::byte> body)> on_frame;
-    std::function<void(const Error&)> on_lost;  // called once for every on_connected, when that connection is
-                                                // lost
+    std::function<void(const Error&)> on_lost;  // a function that is called once for every on_connected, when
+                                                // that connection is lost
   };
 
   static std::shared_ptr<Dialer> create(asio::any_io_executor executor, Settings settings, Handlers handlers);

@@ -129,8 +129,8 @@ Task<> HttpServer::accept_loop(std::shared_ptr<HttpServer> self, Acceptor& accep
     auto [code, socket] = co_await acceptor.async_accept(kTuple);
     if (code == asio::error::operation_aborted) co_return;
     if (code) {
-      // The most likely cause is a lack of file descriptors. The pause lets some be closed before the next
-      // attempt.
+      // The most likely cause is a lack of file descriptors. During the pause some descriptors may be closed
+      // before the next attempt.
       self->log_refused("accepting failed: " + code.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kTuple);
@@ -230,7 +230,8 @@ Task<bool> HttpServer::serve_next(std::shared_ptr<HttpServer> self, std::shared_
   if (read_code == http::error::body_limit || read_code == http::error::header_limit) {
     response = self->refuse_(413, "The request is too large");
   } else if (read_code) {
-    // End of stream, a timeout, or data that is not HTTP: no client or no sensible answer exists.
+    // After the end of the stream, a timeout, or data that is not HTTP, there is no client or no sensible
+    // answer.
     co_return false;
   } else {
     HttpRequest request;

@@ -74,8 +74,7 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   // Returns the number of calls that wait for a change.
   [[nodiscard]] unsigned waiting() const noexcept { return waiting_; }
   void close();
-  // Closes the connections of clients for which `is_meant` returns true, even if the connections wait for
-  // something.
+  // Closes the connections of clients for which `is_meant` returns true, even while their calls wait.
   void close_where(const std::function<bool(const tls::Peer&)>& is_meant);
 
  private:
@@ -115,7 +114,8 @@ class HttpServer : public std::enable_shared_from_this<HttpServer> {
   TlsSettings tls_;
   std::list<Stream*> idle_;  // streams in a handshake or between two requests, the longest idle first
   std::list<Stream*> open_;  // streams whose handshake is complete
-  asio::steady_timer room_;  // cancelled when a connection has ended
+  asio::steady_timer room_;  // a timer that is cancelled when a connection has ended, so that a full server
+                             // accepts the next client
   unsigned connections_ = 0;
   unsigned waiting_ = 0;
   LogThrottle refused_;  // limits the log, since an unknown peer may be refused any number of times

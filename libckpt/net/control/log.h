@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// spdlog, precompiled: its calls would otherwise compile fmt's formatter again in each source.
+// The precompiled header of spdlog. Without it, spdlog's calls would compile fmt's formatter again in each
+// source.
 // Threads: any.
 #pragma once
 

@@ -23,7 +23,8 @@
 
 namespace ckpt::control {
 
-// Decides from the loop's last beat whether the loop stalls. It is pure; all times are of one steady clock.
+// A detector that decides from the loop's last beat whether the loop stalls. It is pure; all times are of one
+// steady clock.
 class StallDetector {
  public:
   using Clock = std::chrono::steady_clock;
@@ -39,9 +40,9 @@ class StallDetector {
 
   StallDetector(Limits limits, Clock::time_point now) : limits_(limits), checked_(now) {}
 
-  // Checks the loop; `beats` is the number of beats so far. Returns kStalled once per stall, then kReported.
-  // At most twice `check_interval` of the time between two calls is counted: after a longer time, the whole process was
-  // stopped.
+  // Checks the loop; `beats` is the number of beats so far. Returns kStalled once per stall, then kReported,
+  // and kTooLong from `end_after` on. At most twice `check_interval` of the time between two calls is
+  // counted: after a longer time, the whole process was stopped.
   Verdict check(Clock::time_point now, std::uint64_t beats);
   [[nodiscard]] std::chrono::milliseconds stood_for() const { return stood_for_; }
 
@@ -57,8 +58,9 @@ class LoopWatch {
  public:
   struct Settings {
     StallDetector::Limits limits;
-    // A function that receives the place of the loop's thread: its kernel function, its system call, and its
-    // stack with one address per line.
+    // The functions for the two verdicts. `stalled` receives the place of the loop's thread: its kernel
+    // function, its system call, and its stack with one address per line. `too_long` is called once the loop
+    // stalls for `end_after`.
     std::function<void(std::chrono::milliseconds stood_for, const std::string& where)> stalled;
     std::function<void(std::chrono::milliseconds stood_for)> too_long;
   };
@@ -74,7 +76,7 @@ class LoopWatch {
   // The counter of heartbeats. It is shared with a pending handler, which may outlive the watch.
   struct Beats {
     std::atomic<std::uint64_t> count{0};
-    std::atomic<pid_t> thread{0};  // the loop's thread; 0 until the loop runs
+    std::atomic<pid_t> thread{0};  // the thread ID of the loop's thread; 0 until the loop runs
     std::atomic<bool> ended{false};
   };
 

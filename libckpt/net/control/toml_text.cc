@@ -19,7 +19,7 @@ bool has_hidden_line_end(std::string_view text) {
   return false;
 }
 
-// Tracks the position in one text through single-line strings and comments.
+// The position in one text, which is tracked through single-line strings and comments.
 class Place {
  public:
   void take(char c) {
@@ -41,7 +41,7 @@ class Place {
   [[nodiscard]] unsigned line() const noexcept { return line_; }
 
  private:
-  char inside_ = 0;  // the character that began the string or comment
+  char inside_ = 0;  // the character that began the string or comment; 0 outside of both
   bool escaped_ = false;
   unsigned line_ = 1;
 };

@@ -51,7 +51,7 @@ std::size_t character_at(std::string_view text, std::size_t at) {
   for (std::size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xc0) != 0x80) return 0;
   if (first == 0xc2 && byte(1) < 0xa0) return 0;  // the first byte of a C1 control character
-  // Ends of lines and paragraphs, and characters that change the direction of writing.
+  // These characters end lines or paragraphs, or change the direction of writing.
   const bool separates = first == 0xe2 && byte(1) == 0x80 && byte(2) >= 0xa8 && byte(2) <= 0xae;
   const bool isolates = first == 0xe2 && byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9;
   return separates || isolates ? 0 : length;

@@ -24,7 +24,8 @@ using Value = std::variant<std::string*, bool*, std::uint16_t*, std::uint32_t*, 
                            std::chrono::milliseconds*, std::vector<std::string>*>;
 
 struct Allowed {
-  bool required = false;  // for a table's key: the table must be present in the file
+  bool required = false;  // whether the key must be present wherever its table is; a required text must not
+                          // be empty
   std::int64_t min = 0;
   std::int64_t max = std::numeric_limits<std::int64_t>::max();
   std::vector<std::string> words{};  // the allowed values; if empty, any text
@@ -32,7 +33,7 @@ struct Allowed {
 
 struct Setting {
   std::string key;      // the full name: "timeouts.pause_ms" is in the table [timeouts]
-  Value value;          // the location of the value, which is the default until a file has been read
+  Value value;          // the location of the value; until a file is read, this value is the default
   std::string meaning;  // the description, as sentences in Markdown
   Allowed allowed{};
 };

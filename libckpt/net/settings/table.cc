@@ -20,8 +20,8 @@ std::string one_of(const std::vector<std::string>& words) {
   return text;
 }
 
-// Stores the value for `setting`. Each overload returns what the value must be, without source and key, or an
-// empty string on success.
+// A visitor that stores the value of a TOML node in a setting. Each overload returns what the value must be,
+// without source and key, or an empty string on success.
 class Taker {
  public:
   Taker(const toml::node& node, const Allowed& allowed) : node_(node), allowed_(allowed) {}
@@ -102,7 +102,7 @@ bool has_table(const std::vector<Setting>& settings, const std::string& key) {
                      [&](const Setting& at) { return at.key.starts_with(key + "."); });
 }
 
-// Keys of earlier builds, each with its current name.
+// A key of earlier builds, with its current name.
 struct RenamedKey {
   std::string_view former;
   std::string_view current;

@@ -21,7 +21,7 @@ namespace ckpt::tls {
 inline constexpr std::size_t kMaxSerialDigits = 64;  // the maximum number of digits, which is more than the
                                                      // 40 that RFC 5280 allows
 
-// Reads a serial number in forms such as "AB:0C" and "0xab0c".
+// Returns a serial number in the notation of this file. Accepts forms such as "AB:0C" and "0xab0c".
 Result<std::string> serial_of_text(std::string_view text);
 [[nodiscard]] std::string serial_of(const X509* certificate);
 // Returns the time at which the certificate expires, in seconds since 1970. Returns 0 if the time is not

@@ -84,7 +84,8 @@ Result<void> use_key_or_new(SSL_CTX* context, const std::string& path) {
   return use_key(context, new_key_of(path)) ? Result<void>(ok()) : used;
 }
 
-// Calls `visit` with each certificate of the file.
+// Calls `visit` with the position and the certificate for each certificate of the file. Returns their number,
+// or an error if `visit` returns false.
 Result<int> each_certificate(const std::string& path, const std::function<bool(int, X509*)>& visit) {
   CKPT_TRY(text, read_file(path, kMaxFileBytes));
   const UniqueBio bio = bio_of(text);

@@ -13,7 +13,7 @@
 namespace ckpt::tls {
 namespace {
 
-// the maximum size of a record on the wire
+// The maximum size of a record on the wire: the data, the overhead of encryption, and the header.
 constexpr std::size_t kLargestRecord = PskStream::kRecordBytes + 256 + 5;
 constexpr std::size_t kSmallBuffer = 2 * kLargestRecord;
 // The batch size that makes a send efficient, and the size of the buffer for a full socket. With larger

@@ -44,15 +44,16 @@ class PskStream {
   Result<bool> handshake();
   // Allocates the buffers for bulk data. A handshake needs smaller buffers.
   void widen();
-  // Reads at least one byte. Returns 0 if no data is available now.
+  // Reads available data into `to` and returns the number of bytes. Returns 0 if no data is available now.
   Result<std::size_t> read(std::span<std::byte> to);
-  // Returns the number of accepted bytes, which the caller may then overwrite. Up to kRecordBytes are
-  // accepted completely or not at all.
+  // Encrypts data and returns the number of accepted bytes, which the caller may then overwrite. A write of
+  // at most kRecordBytes is accepted whole or not at all.
   Result<std::size_t> write(std::span<const std::byte> from);
   static constexpr std::size_t kRecordBytes = 16384;
-  // Writes records to the socket. Returns true if all records were written.
+  // Writes the collected records to the socket. Returns false if the socket did not accept all of them.
   Result<bool> flush();
-  // Closes the stream properly, as far as the socket accepts data at once.
+  // Closes this end of the stream with TLS's close message. The message and the remaining records are sent
+  // only as far as the socket accepts them at once.
   void finish() noexcept;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
@@ -80,8 +81,8 @@ class PskStream {
   std::vector<std::byte> out_;     // the records for the socket, from begin_ to end_
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  int socket_error_ = 0;     // the errno of the socket
-  bool socket_end_ = false;  // the peer has closed its end of the TCP connection
+  int socket_error_ = 0;     // the errno of the call that failed on the socket; 0 if none failed
+  bool socket_end_ = false;  // whether the peer has closed its end of the TCP connection
   bool ready_ = false;
   std::uint64_t rekey_bytes_ = kRekeyBytes;
   std::uint64_t since_rekey_ = 0;

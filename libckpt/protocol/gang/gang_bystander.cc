@@ -19,7 +19,8 @@ class BystanderStepper : private Stepper<BystanderState> {
 
  private:
   Incarnation k() const { return s_.info.base + 1; }
-  // Returns whether the rank waits for the others' decision. It has its new and its old communicators.
+  // Returns whether the rank waits for a decision of the other parties. It has its new and its old
+  // communicators.
   bool waits() { return in<bystander::Held>() || in<bystander::Still>() || in<bystander::Lifted>(); }
 
   void go_old(Incarnation incarnation) {
@@ -79,7 +80,7 @@ class BystanderStepper : private Stepper<BystanderState> {
     } else if (in<bystander::Fenced>()->ended) {
       send(to, Fenced{});
     } else if (to == Party()) {
-      act(EndRank{});  // repeated, since this agent may have begun after the order
+      act(EndRank{});  // repeated, since this agent may have started after the first order
     }
   }
   void record_if_due(bystander::Old& old) {

@@ -213,7 +213,8 @@ class CoordinatorStepper : private Stepper<CoordinatorState> {
     for (const auto& [party, facts] : s_.facts) {
       if (facts.lost) continue;
       if (knows(party, facts)) {
-        // The owner may have exited since, and its report of that may have been lost.
+        // The owner may have exited since it reported ownership, and its report of the exit may have been
+        // lost.
         if (facts.owns && in<coordinator::Closed>()) send(party, Query{});
         continue;
       }
@@ -434,7 +435,8 @@ Result<Step<CoordinatorState, Action>> step(const CoordinatorState& state, const
 
 Result<CoordinatorState> restore_coordinator(const Record& newest) {
   CoordinatorState state = fresh(newest.info);
-  // A reason in the record of any phase is that of an abort. A move that must be aborted stays so.
+  // A reason in the record of any phase is the reason of an abort. After the restart the move must still be
+  // aborted.
   if (!newest.reason.text.empty()) state.abort = newest.reason;
   switch (newest.kind) {
     case RecordKind::kBegun:

@@ -57,12 +57,12 @@ struct Restored {
 // The statements of a rank that the coordinator has received since its last start.
 struct Facts {
   std::optional<Bytes> payload;  // the payload of PREPARED
-  bool started = false;          // the peer's payload was sent
+  bool started = false;          // whether the other side's payload was sent to this rank
   bool precopied = false;
-  bool waits = false;  // a source waits with BARRIER
+  bool waits = false;  // whether a source waits with BARRIER
   bool never = false;
   bool resumed = false;
-  bool returned = false;  // the rank continues in the old epoch as n+2
+  bool returned = false;  // whether the rank continues in the old epoch as n+2
   bool released = false;
   bool verified = false;
   bool committed = false;
@@ -76,12 +76,12 @@ struct Facts {
   bool gone = false;
   bool old = false;
   bool fenced = false;
-  bool dead = false;      // the rank's process has exited
-  bool lost = false;      // the rank's node is proven dead
-  bool answered = false;  // in phase Asking: the rank has stated everything that it recorded
+  bool dead = false;      // whether the rank's process has exited
+  bool lost = false;      // whether the rank's node is proven dead
+  bool answered = false;  // in phase Asking: whether the rank has stated everything that it recorded
   Nanos last_message = 0;
-  // For a target: the expiry of the last lease that this life of the coordinator gave it, as the grantor sees
-  // it, and whether there was one.
+  // For a target: the expiry of the last lease that the coordinator gave it since its start, by the grantor's
+  // clock. `lent` is whether there was such a lease.
   Nanos lease_until = 0;
   bool lent = false;
   friend bool operator==(const Facts&, const Facts&) = default;
@@ -95,7 +95,7 @@ struct CoordinatorState {
   std::map<Party, Facts> facts;  // the facts of all ranks
   // The time by which all leases of the coordinator's earlier lives have expired.
   Nanos earlier_leases_until = 0;
-  bool late = false;     // the timeout of the migration has passed
+  bool late = false;     // whether the timeout of the migration has passed
   bool settled = false;  // whether the move is settled; remains true once set, even if a rank is lost later
   std::optional<Reason> abort;  // the reason to abort the move
   friend bool operator==(const CoordinatorState&, const CoordinatorState&) = default;

@@ -13,7 +13,8 @@ RecordKind record_of(const CoordinatorState& state) {
   return kRecords[state.phase.index()];
 }
 
-// Checks the order of gang_transitions.txt and the incarnation of each record.
+// Returns whether `next` may follow a record of kind `before`: checks the order of gang_transitions.txt and
+// the incarnation of the record.
 bool may_follow(RecordKind before, const Record& next) {
   const Incarnation n = next.info.base;
   const bool granted = before == RecordKind::kGranted;

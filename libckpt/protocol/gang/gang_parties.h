@@ -76,7 +76,8 @@ class GangParties {
 
   Timing timing_;
   std::map<PartyKey, PartyState> parties_;
-  std::map<PartyKey, PartyState> before_;  // the earlier states, for record_failed
+  std::map<PartyKey, PartyState> before_;  // the state of each machine before its last step, for
+                                           // record_failed
 };
 
 [[nodiscard]] const GangInfo& info_of(const PartyState& state);

@@ -102,7 +102,7 @@ struct RankGroups {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kRankGroups;
   std::uint64_t request_id = 0;
-  bool knows_gang = false;  // the program has called ckpt_gang or has named groups
+  bool knows_gang = false;  // whether the program has called ckpt_gang or has named groups
   std::vector<GroupTicket> groups;
   template <class A>
   decltype(auto) fields(A& a) {

@@ -23,7 +23,8 @@ class SourceStepper : private Stepper<SourceState> {
   }
   Party target() const { return {Role::kTarget, s_.rank}; }
 
-  // Returns the timeout. Communicators that are made during the pause add their own time limit.
+  // Returns the time limit of the handover in milliseconds. It includes the time limit of communicators that
+  // are made during the pause.
   std::uint32_t handover_timeout_ms() const {
     return timing_.handover_timeout_ms + (s_.info.overlaps ? 0 : s_.info.communicators_ms);
   }
@@ -104,7 +105,7 @@ class SourceStepper : private Stepper<SourceState> {
       if (fenced->ended)
         send(to, Fenced{});
       else if (to == Party())
-        act(EndRank{});  // repeated, since this agent may have begun after the order
+        act(EndRank{});  // repeated, since this agent may have started after the first order
     } else if (in<source::Holding>() && to != Party()) {
       send_prepared_to_source(to);
     } else if (to == Party() && !in<source::Preparing>()) {

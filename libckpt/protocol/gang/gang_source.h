@@ -35,15 +35,15 @@ struct Holding {
   friend bool operator==(const Holding&, const Holding&) = default;
 };
 struct Barrier {
-  bool still = false;  // HELD_STILL is recorded
-  bool dead = false;   // the process has exited: only the targets can continue
+  bool still = false;  // whether HELD_STILL is recorded
+  bool dead = false;   // whether the process has exited; if so, only the targets can continue
   std::optional<Reason> gives_up;
-  bool sent = false;  // the target has the last copy, or a restart of the agent ended the copy
+  bool sent = false;  // whether the target has the last copy, or a restart of the agent ended the copy
   friend bool operator==(const Barrier&, const Barrier&) = default;
 };
 struct Owner {
   Incarnation k = 0;
-  bool never = false;     // the source never had a BARRIER of this migration
+  bool never = false;     // whether the source never had a BARRIER of this migration
   bool recorded = false;  // whether the phase is recorded; before that, the source makes no statement
   Reason reason;
   friend bool operator==(const Owner&, const Owner&) = default;
@@ -65,7 +65,7 @@ struct SourceState {
       phase;
   Bytes payload;  // the payload for the target
   // Received statements, which are requested again after a restart.
-  bool swapped = false;         // a bystander has stated GONE
+  bool swapped = false;         // whether a bystander has stated GONE
   std::set<std::uint32_t> ran;  // the targets that have passed their gates
   bool kept = false;
   friend bool operator==(const SourceState&, const SourceState&) = default;

@@ -135,7 +135,9 @@ class TargetStepper : private Stepper<TargetState> {
   void restate(const Party& to) {
     if (const auto* r = in<target::Relinquished>()) {
       if (r->ended) return send(to, Relinquished(r->veto, r->reason));
-      if (to == Party()) act(FreeTarget{});  // repeated, since this agent may have begun after the order
+      if (to == Party())
+        act(FreeTarget{});  // repeated, since this agent may have started after the first
+                            // order
       return;
     }
     const auto* p = in<target::Promised>();
@@ -151,7 +153,7 @@ class TargetStepper : private Stepper<TargetState> {
     if (p->running) send(to, Ran(k()));
     if (to == Party()) state_owner();
   }
-  // Requests what is missing: the lease and the statements of other parties.
+  // Requests the missing lease and the missing statements of other parties.
   void poll() {
     if (s_.leaving && unpromised()) return relinquish(Reason(*s_.leaving));
     if (in<target::Verified>()) {
@@ -283,7 +285,9 @@ class TargetStepper : private Stepper<TargetState> {
   }
   bool on(const RecordFailed& e) {
     if (unpromised()) s_.leaving = e.reason;
-    if (in<target::Promised>()) act(EnterGate(k()));  // reports an instance that has exited again
+    if (in<target::Promised>())
+      act(EnterGate(k()));  // if the instance has exited, this makes the driver
+                            // report the exit again
     poll_again();
     return true;
   }

@@ -34,7 +34,8 @@ struct Promised {
   bool owner = false;
   bool in_gate = false;
   bool running = false;
-  bool finished = false;  // its program has exited: it passed its gate, and never runs again
+  bool finished = false;  // whether the instance's program has exited; the instance had passed its gate, and
+                          // never runs again
   friend bool operator==(const Promised&, const Promised&) = default;
 };
 struct Relinquished {
@@ -55,12 +56,12 @@ struct TargetState {
       phase;
   Bytes payload;  // the payload for the source
   bool granted = false;
-  bool has_communicators = false;  // the new communicators are made; used where they are made during the
-                                   // pause
+  bool has_communicators = false;  // whether the new communicators are made; used only if they are made
+                                   // during the pause
   HeldLease lease;
   // Received statements, which are requested again after a restart.
-  bool committed = false;         // the lead has committed
-  bool go = false;                // the lead has sent GO
+  bool committed = false;         // whether the lead has committed
+  bool go = false;                // whether the lead has sent GO
   std::set<std::uint32_t> ready;  // at the lead: the targets with READY
   std::set<std::uint32_t> held;   // at the lead: the bystanders with HELD
   std::set<std::uint32_t> gates;  // at the lead: the targets in their gates

@@ -143,8 +143,8 @@ Result<Batches> AgentHandovers::on_prepare(const wire::CommitMessage& message, c
   Batches out;
   CKPT_TRY(clear, end_earlier(message.job, message.migration, now, out));
   if (!clear)
-    return out;  // joins once the job's earlier migrations are closed here; the coordinator repeats
-                 // its request
+    return out;  // this agent joins once the job's earlier migrations are closed here; the coordinator
+                 // repeats its request
   HandoverInfo info(message.migration, message.job, message.base, prepare.ranks, prepare.plan);
   if (message.to.role == Role::kSource) {
     auto& held = sources_[message.migration];

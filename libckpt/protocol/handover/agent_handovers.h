@@ -65,7 +65,7 @@ class AgentHandovers {
   template <class State>
   struct Held {
     State state;
-    State before;       // the earlier state, for record_failed
+    State before;       // the state before the last step, for record_failed
     bool fresh = true;  // whether the machine was made by a step whose record may still fail
   };
   template <class State, class Event>

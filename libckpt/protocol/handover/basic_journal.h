@@ -65,8 +65,8 @@ class BasicJournal {
     entries_.add(std::move(entry));
     return ok();
   }
-  // Reserves disk space for `bytes` more. Call this before a migration begins; reserve_for() is enough for
-  // one migration.
+  // Reserves disk space for `bytes` more bytes. Call this before a migration begins; reserve_for() is enough
+  // for one migration.
   static constexpr std::uint64_t kReserveBytes = 256 << 10;
   // Returns the disk space to reserve for one migration. In a file of the former format, each record of a
   // migration contains its plan.
@@ -102,7 +102,7 @@ class BasicJournal {
   };
   struct Entries {
     std::vector<Entry> all;
-    std::map<Key, std::size_t> plan_at;  // the newest entry with a plan for each key
+    std::map<Key, std::size_t> plan_at;  // the index of the newest entry that has a plan, for each key
 
     [[nodiscard]] std::optional<std::size_t> plan_of(const Record& record) const {
       const auto at = plan_at.find(Traits::key_of(record));

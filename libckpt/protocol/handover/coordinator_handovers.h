@@ -32,7 +32,7 @@ class CoordinatorHandovers {
 
   [[nodiscard]] const CoordinatorState* find(MigrationId migration) const;
   [[nodiscard]] const CoordinatorState* open_of(JobId job) const;  // returns the job's migration that is not
-                                                                   // closed yet
+                                                                   // closed yet; null if there is none
   void forget(JobId job);
   void erase_migration(MigrationId migration);
 

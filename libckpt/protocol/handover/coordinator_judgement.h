@@ -10,7 +10,7 @@
 
 namespace ckpt::migration {
 
-// The place of a side in the arrays of a CoordinatorState.
+// Returns the index of a side in the arrays of a CoordinatorState.
 constexpr std::size_t index_of(Role party) {
   return party == Role::kSource ? 0 : 1;
 }

@@ -147,8 +147,8 @@ class Stepper : private HandoverStepper<CoordinatorState> {
     act(Report(ReportKind::kForgotten, s_.info.base, s_.reason));
     poll_forgotten();
   }
-  // Requests an abort from both sides. A side that has not passed its barrier or committed leaves. The other
-  // sides report their record.
+  // Requests an abort from both sides. A source before its barrier and a target before its commit then leave
+  // the migration. Any other side reports its record.
   void poll_forgotten() {
     send_both(wire::GiveUp(s_.reason));
     act(ArmTimer(Timer::kPoll, timing_.poll_ms));

@@ -28,13 +28,13 @@ struct Granted {
   Incarnation k = 0;
   Nanos lease_until = 0;  // the expiry of the last lease that may have been granted for k, by the grantor's
                           // clock
-  bool lent = false;      // a lease for k was granted since the coordinator started
-  bool withheld = false;  // a lease was requested, and waits for the other side's answer
+  bool lent = false;      // whether a lease for k was granted since the coordinator started
+  bool withheld = false;  // whether a lease was requested and waits for the other side's answer
   bool verified = false;
-  Incarnation committed = 0;   // the incarnation of the received COMMITTED
-  Incarnation ran_target = 0;  // the incarnation of the received RUNS
+  Incarnation committed = 0;   // the incarnation of the received COMMITTED; 0 if none was received
+  Incarnation ran_target = 0;  // the incarnation of the received RUNS; 0 if none was received
   Incarnation ran_source = 0;
-  bool source_waits = false;  // the source has sent a query, so it is paused with BARRIER
+  bool source_waits = false;  // whether the source has sent a query, so that it is paused with BARRIER
   friend bool operator==(const Granted&, const Granted&) = default;
 };
 struct Aborted {
@@ -52,7 +52,8 @@ struct Closed {
 // `undecided_until`.
 struct Forgotten {
   Nanos undecided_until = 0;  // the time until which an earlier lease may last
-  bool source_waits = false;  // the source waits with BARRIER, or with RESUMED(source_k) under a lease
+  bool source_waits = false;  // whether the source waits with BARRIER, or with RESUMED(source_k) under a
+                              // lease
   Incarnation source_k = 0;   // the incarnation in which the source runs again; 0 if it has not run since its
                               // barrier
   Incarnation target_k = 0;   // the incarnation of the received COMMITTED; 0 if none was received

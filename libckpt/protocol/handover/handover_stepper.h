@@ -35,7 +35,8 @@ class HandoverStepper {
   }
   Record record(RecordKind kind, Incarnation k = 0) const { return {s_.info, self_, kind, k}; }
 
-  // Returns the step, or an error that names the event that is impossible at `where`.
+  // Returns the step. If the event is not possible, returns an error that names the event and the phase
+  // (`where`).
   Result<Step<State>> result(bool possible, std::size_t event, std::string_view where) {
     if (possible) return Step<State>{std::move(s_), std::move(out_)};
     return Error(ErrorCode::kInvalidArgument, "Event " + std::to_string(event) + " is impossible at " +

@@ -33,15 +33,15 @@ struct Timing {
   std::uint32_t lease_term_ms = 10'000;  // the duration of a lease at its holder, from the request on
   std::uint32_t lease_drift_ms = 500;    // the additional time that the grantor waits (SW-9)
   std::uint32_t lease_renew_ms = 3'000;  // the interval after which the holder requests a renewal
-  std::uint32_t lease_margin_ms = 20;    // a lease with less time left is not used
+  std::uint32_t lease_margin_ms = 20;    // the minimum remaining time of a lease that is used
   std::uint32_t lend_term_ms = 10'000;   // the term of leases from a waiting source (SW-10); independent of
                                          // coordinator settings, so that it is constant across restarts
   std::uint32_t poll_ms = 500;           // the interval after which unanswered messages are sent again
-  std::uint32_t silence_ms = 3'000;      // a side without a message for this time is silent
-  std::uint32_t pause_timeout_ms = 60'000;  // a job that reaches no barrier within this time is not paused
+  std::uint32_t silence_ms = 3'000;      // the time without a message after which a side counts as silent
+  std::uint32_t pause_timeout_ms = 60'000;  // the time in which a job must reach its barrier; otherwise it is
+                                            // not paused
   std::uint32_t handover_timeout_ms =
-      10'000;  // a paused source requests after this time that the target give
-               // up
+      10'000;  // the time after which a paused source requests that the target give up
   std::uint32_t migration_timeout_ms = 600'000;
 };
 
@@ -151,7 +151,7 @@ struct ReleaseManifest {  // lets the final manifest be sent once the last chunk
 };
 struct
     StopCopy {  // ends rounds and the final round, and cancels a pause request that no rank has answered; the
-                // job stays
+                // job and its memory stay
   friend bool operator==(const StopCopy&, const StopCopy&) = default;
 };
 struct FreeSource {  // terminates the rank's process, and drops descriptors, mappings and memory
@@ -235,7 +235,8 @@ struct HeldLease {
 
 // Notes that a request for k is sent at `now`. Only answers to requests since the holder's last start count.
 void ask_lease(HeldLease& lease, Incarnation k, Nanos now);
-// Takes an answer. Returns true if the answer extended the lease and the lease has not expired.
+// Applies the grantor's answer to the lease. Returns true if the answer extended the lease and the lease has
+// not expired.
 bool accept_lease(HeldLease& lease, const wire::Lease& answer, Nanos now, const Timing& timing);
 [[nodiscard]] bool lasts(const HeldLease& lease, Nanos now, const Timing& timing) noexcept;
 

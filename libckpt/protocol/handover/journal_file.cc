@@ -147,7 +147,8 @@ Result<std::uint64_t> JournalFile::read_frames(const std::string& text, const Fr
 
 Result<void> JournalFile::load(const FrameHandler& handler) {
   CKPT_TRY(text, read_file(path_, kMaxBytes));
-  // The file is new, or its creator exited before the first sync. No message was stated from it.
+  // The file is new, or its creator exited before the first sync. No message was sent on the basis of its
+  // records.
   if (text.size() < sizeof kFileMagic) return start();
   may_refer_ = std::memcmp(text.data(), kFileMagic, sizeof kFileMagic) == 0;
   if (!may_refer_ && std::memcmp(text.data(), kFileMagic1, sizeof kFileMagic1) != 0)
@@ -168,7 +169,8 @@ Result<void> JournalFile::load(const FrameHandler& handler) {
   return sync(fd_.get(), path_);
 }
 
-// Extends the file. On failure the file's length is unchanged.
+// Extends the file with zeroed and synced space to at least `wanted_end` bytes. On failure the file's length
+// is unchanged.
 Result<void> JournalFile::extend(std::uint64_t wanted_end) {
   if (wanted_end <= capacity_) return ok();
   const std::uint64_t next = (wanted_end + kStepBytes - 1) / kStepBytes * kStepBytes;

@@ -53,10 +53,10 @@ class JournalFile {
   [[nodiscard]] Result<Copy> copy() const;
 
   // The durability of an append. kWritten survives the process but not a power failure. It is for records
-  // about things that do not survive a power failure either.
+  // about state that does not survive a power failure either.
   enum class Durability : std::uint8_t { kSynced, kWritten };
   Result<void> append(std::span<const std::byte> body, bool refers, Durability durability);
-  // Reserves disk space for `bytes` more.
+  // Reserves disk space for `bytes` more bytes.
   Result<void> reserve(std::uint64_t bytes);
   // Replaces the contents with these complete bodies, by a rename.
   Result<void> replace(const std::vector<Body>& bodies);

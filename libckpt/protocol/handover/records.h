@@ -41,7 +41,7 @@ enum class RecordKind : std::uint8_t {
 [[nodiscard]] bool is_known(RecordKind kind) noexcept;
 [[nodiscard]] std::string_view to_string(RecordKind kind) noexcept;
 
-// The facts of a migration that never change.
+// The facts of a migration, which never change.
 struct HandoverInfo {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   HandoverInfo() = default;
@@ -71,8 +71,8 @@ struct Record {
   Role party = Role::kCoordinator;
   RecordKind kind = RecordKind::kInvalid;
   Incarnation k = 0;           // the incarnation in GRANTED, RESUMED, COMMITTED
-  bool owner = false;          // in RESUMED, COMMITTED: the instance runs without a lease from now on
-  bool never_barrier = false;  // in RESUMED: this migration never had and never gets a BARRIER
+  bool owner = false;          // in RESUMED, COMMITTED: whether the instance runs without a lease from now on
+  bool never_barrier = false;  // in RESUMED: whether this migration never had and never gets a BARRIER
   std::uint8_t side = 0;       // the side in CLOSED, a wire::Side
   Reason reason;               // the reason in ABORTED, RELINQUISHED, RESUMED
 };

@@ -16,7 +16,7 @@ struct Overload : F... {
 template <class... F>
 Overload(F...) -> Overload<F...>;  // clang 14 needs this deduction guide; g++ does not
 
-// Handlers return false for impossible events.
+// The source's machine during one step. Handlers return false for impossible events.
 class Stepper : private HandoverStepper<SourceState> {
  public:
   Stepper(const SourceState& state, Nanos now, const Timing& timing)
@@ -101,7 +101,7 @@ class Stepper : private HandoverStepper<SourceState> {
     send(Role::kCoordinator, wire::LeaseRequest(k, now_));
   }
 
-  // Repeats the statement of the record, or the volatile progress.
+  // Repeats the statement that the record makes. Without a record, repeats the progress, which is volatile.
   void restate(Role to) {
     std::visit(Overload{[](const Preparing&) {}, [&](const Ready&) { send(to, wire::Prepared(s_.payload)); },
                         [&](const Precopy& p) {
@@ -377,7 +377,8 @@ class Stepper : private HandoverStepper<SourceState> {
   bool receive(Role from, const wire::Relinquished& body) {
     return from == Role::kTarget && ends_here(from, body.reason);
   }
-  // Handles ABORTED, CLOSED(source) or RELINQUISHED: each means that the target never runs (again).
+  // Handles ABORTED, CLOSED(source) or RELINQUISHED. After every one of these statements, the target never
+  // runs (again).
   bool ends_here(Role from, const Reason& reason) {
     if (before_barrier()) {
       leave(reason, false);

@@ -36,16 +36,17 @@ struct Precopy {
 struct Pausing {
   friend bool operator==(const Pausing&, const Pausing&) = default;
 };
-// BARRIER is durable: the instance may no longer run without permission.
+// The phase in which BARRIER is durable: the instance may no longer run without permission.
 struct Barrier {
   std::optional<Reason> gives_up;  // the reason for which the source also requests that the target give up
-  bool dead = false;               // the paused process has exited: only the target can continue
+  bool dead = false;  // whether the paused process has exited; if so, only the target can continue
   Incarnation offered = 0;
   HeldLease lease;
   Nanos lent_until = 0;  // the time until which the target may run under this side's lease
   friend bool operator==(const Barrier&, const Barrier&) = default;
 };
-// RESUMED(k) under the coordinator's lease.
+// The phase in which the source may run as k: RESUMED(k) is recorded, and the coordinator's lease is
+// required.
 struct Leased {
   Incarnation k = 0;
   bool running = false;
@@ -58,7 +59,7 @@ struct Owner {
   Incarnation k = 0;
   bool never_barrier = false;
   bool recorded = false;
-  bool dead = false;  // the job's process has exited
+  bool dead = false;  // whether the job's process has exited
   Reason reason;
   friend bool operator==(const Owner&, const Owner&) = default;
 };
@@ -101,7 +102,7 @@ Result<Step<SourceState>> step(const SourceState& state, const SourceEvent& even
 // Restores the state from the newest record of a migration.
 Result<SourceState> restore_source(const Record& newest);
 
-[[nodiscard]] bool is_closed(const SourceState& state) noexcept;  // whether the source is an owner or
+[[nodiscard]] bool is_closed(const SourceState& state) noexcept;  // returns whether the source is an owner or
                                                                   // released (SW-3)
 // Returns whether the source is between BARRIER and the end of the migration. The job may then run only if
 // this machine permits it.

@@ -23,7 +23,7 @@ class Stepper : private HandoverStepper<TargetState> {
 
  private:
   bool uncommitted() { return !in<Committed>() && !in<Relinquished>(); }
-  // Returns the phase if the target has committed and is not the owner.
+  // Returns the phase Committed. Returns null if the target has not committed or is the owner.
   Committed* window() {
     auto* p = in<Committed>();
     return p && !p->owner ? p : nullptr;
@@ -51,7 +51,8 @@ class Stepper : private HandoverStepper<TargetState> {
       return;
     commit();
   }
-  // Commits. This is the commit point, with the only fsync in the pause.
+  // Writes COMMITTED and orders the instance to run. This is the commit point, with the only fsync in the
+  // pause.
   void commit() {
     const Incarnation k = s_.offered;
     act(WriteRecord(Record(s_.info, Role::kTarget, RecordKind::kCommitted, k)));

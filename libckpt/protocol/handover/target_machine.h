@@ -36,7 +36,8 @@ struct Committed {
   friend bool operator==(const Committed&, const Committed&) = default;
 };
 struct Relinquished {
-  bool image = false;  // the verified bytes are retained until the source reports that it continues (SW-13)
+  bool image = false;  // whether the verified bytes are retained until the source reports that it continues
+                       // (SW-13)
   Reason reason;
   friend bool operator==(const Relinquished&, const Relinquished&) = default;
 };

@@ -59,7 +59,7 @@ namespace ckpt::wire {
 inline constexpr std::uint32_t kFrameMagic = 0x4d47'5047;  // the magic of a frame: the bytes "GPGM"
 inline constexpr std::uint16_t kFrameVersion = 1;
 inline constexpr std::size_t kFrameHeaderBytes = 24;
-// the maximum size of a frame of any type
+// The maximum size of a frame of any type.
 inline constexpr std::size_t kMaxFrameBytes = std::size_t{16} << 20;
 
 enum class FrameType : std::uint16_t {
@@ -108,7 +108,7 @@ struct DecodeError : cereal::Exception {
   ErrorCode code;
 };
 
-// Reads from a span and never beyond its end.
+// An archive that reads from a span and never beyond its end.
 class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmptyClassElision> {
  public:
   explicit InputArchive(std::span<const std::byte> bytes)
@@ -116,7 +116,8 @@ class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmpt
 
   [[nodiscard]] std::size_t left() const noexcept { return bytes_.size() - position_; }
   void read(void* out, std::size_t bytes);
-  // Reads a container's element count. Every element takes at least one byte.
+  // Reads a container's element count. Every element occupies at least one byte, so a count above the number
+  // of remaining bytes is refused.
   std::size_t read_count();
   // Returns whether the struct is of an older version and ends here. This field and the later fields then
   // keep their defaults.
@@ -149,7 +150,7 @@ class InputArchive : public cereal::InputArchive<InputArchive, cereal::AllowEmpt
   std::span<const std::byte> bytes_;
   std::size_t position_ = 0;
   unsigned depth_ = 0;
-  bool older_ = false;  // the struct being read was written by an older version
+  bool older_ = false;  // whether the struct being read was written by an older version
 };
 
 class OutputArchive : public cereal::OutputArchive<OutputArchive, cereal::AllowEmptyClassElision> {
@@ -284,7 +285,7 @@ void CEREAL_SAVE_FUNCTION_NAME(OutputArchive& archive, const std::array<T, kCoun
   for (const T& element : value) archive(element);
 }
 
-// Counts the members that `fields` lists, by their types. No function is called at run time.
+// A counter of the members that `fields` lists, by their types. No function is called at run time.
 struct FieldCounter {
   template <class... F>
   std::integral_constant<std::size_t, sizeof...(F)> operator()(F&...) const;

@@ -29,7 +29,7 @@ Body make_body(std::size_t index) {
   }
 }
 
-// A body with the fields of all kinds of bodies.
+// A body with the fields of all kinds of bodies, in which a body of any kind is encoded.
 struct FlatBody {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   FlatBody() = default;
@@ -40,11 +40,11 @@ struct FlatBody {
     return a(number, k, flag, never_barrier, side, reason, payload, sent_at_ns, term_ms, ranks);
   }
 
-  std::uint8_t number = 0;  // the position in Body, counted from 1
+  std::uint8_t number = 0;  // the position of the body's type in Body, counted from 1
   Incarnation k = 0;
   bool flag = false;           // the flag of the body: `dead` in Waiting, `veto` in Relinquished, `owner` in
                                // Resumed, `give_up` in Query
-  bool never_barrier = false;  // the field of Resumed
+  bool never_barrier = false;  // the member `never_barrier` of Resumed
   std::uint8_t side = 0;       // the side of Closed
   Reason reason;
   Bytes payload;  // the plan of Prepare, or the payload of other bodies

@@ -137,7 +137,7 @@ struct RankPlace {
 
 using Bytes = std::vector<std::byte>;
 
-// The facts of a gang's migration that never change.
+// The facts of a gang's migration, which never change.
 struct GangInfo {
   [[nodiscard]] Party lead() const { return {Role::kTarget, moved.front()}; }
   // Returns all parties except the coordinator.
@@ -261,7 +261,8 @@ struct Relinquished {
   Relinquished() = default;
   explicit Relinquished(Reason cause) : reason(std::move(cause)) {}
   Relinquished(bool is_veto, Reason cause) : veto(is_veto), reason(std::move(cause)) {}
-  bool veto = false;  // in a gang: the target had neither READY nor COMMITTED, so GO cannot follow
+  bool veto = false;  // in a gang: whether the target had neither READY nor COMMITTED, so that GO cannot
+                      // follow
   Reason reason;
 };
 // From the coordinator to target or source, or from any party to a gang's target: abandon this migration if
@@ -306,22 +307,23 @@ struct Query {
 // Source or target to coordinator: the migration is not possible here; nothing was changed.
 CKPT_COMMIT_WITH_REASON(Refused);
 // Coordinator to target (k = n+1, n+3, ...) or, as the offer of SW-12, to source (k = n+2, ...): GRANTED(k)
-// is recorded; request its lease.
+// is recorded, so the side shall request its lease.
 CKPT_COMMIT_WITH_K(Commit);
 
 // Messages of a gang only.
 
-// From the coordinator. Returned: n+2 is granted to the sources.
+// From the coordinator. Withdraw: the party is requested to refuse GO. Returned: n+2 is granted to the
+// sources.
 CKPT_COMMIT_PLAIN(Withdraw);
 CKPT_COMMIT_WITH_K(Returned);
 CKPT_COMMIT_PLAIN(Kept);
 CKPT_COMMIT_PLAIN(Restore);
 // Messages that sources, targets and bystanders send.
-struct Waiting {  // a party waits with BARRIER or HELD_STILL
+struct Waiting {  // a statement that a party waits with BARRIER or HELD_STILL
   CKPT_COMMIT_BODY(Waiting);
   Waiting() = default;
   explicit Waiting(bool is_dead) : dead(is_dead) {}
-  bool dead = false;  // the party's process has exited
+  bool dead = false;  // whether the party's process has exited
 };
 CKPT_COMMIT_WITH_REASON(Never);
 CKPT_COMMIT_WITH_K(Ready);
@@ -343,7 +345,7 @@ CKPT_COMMIT_PLAIN(Fenced);
 #undef CKPT_COMMIT_WITH_REASON
 #undef CKPT_COMMIT_WITH_PAYLOAD
 
-// The order is the numbering on the wire (index + 1), so append only.
+// The order determines the numbers on the wire (index + 1), so new bodies are only appended.
 using Body = std::variant<Prepare, Prepared, Start, Precopied, Granted, Failed, Verified, LeaseRequest, Lease,
                           Committed, Ran, Released, Relinquished, GiveUp, Aborted, Resumed, Closed, Query,
                           Refused, Commit, Withdraw, Returned, Kept, Restore, Waiting, Never, Ready, InGate,
@@ -362,7 +364,7 @@ enum class CommitKind : std::uint8_t { kHandover = 1, kGang = 2 };
 // A message of a handover or of a gang's commit. Messages of a gang are sent through the coordinator, or from
 // agent to agent. An agent that does not know the move requests `info`, because it was restarted before it
 // had recorded anything. Prepare always contains `info`. A coordinator without a record requests `info` with
-// a Query. The answer follows the statements, has no plan, and ends them.
+// a Query. The answer has no plan. It is sent after the statements and shows that they are complete.
 struct CommitMessage {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr bool kOwnForm = true;  // the message has its own encoding, because the body is one of

@@ -26,11 +26,11 @@ namespace ckpt::wire {
 // The action for one process of a GPU in trouble.
 enum class HealthOutcome : std::uint8_t {
   kInvalid = 0,
-  kNone = 1,     // no action: the process is not affected, or the job handles the problem itself
-  kLive = 2,     // its memory can be read: move the process live, with a deadline, and restore it if the move
-                 // fails
-  kRestore = 3,  // its memory must not be read, or its context is lost: restore the process from its newest
-                 // image
+  kNone = 1,     // no action is required: the process is not affected, or the job handles the problem itself
+  kLive = 2,     // the process's memory can be read: move the process live, with a deadline, and restore it
+                 // if the move fails
+  kRestore = 3,  // the process's memory must not be read, or its context is lost: restore the process from
+                 // its newest image
 };
 [[nodiscard]] constexpr bool is_known(HealthOutcome o) {
   return o >= HealthOutcome::kNone && o <= HealthOutcome::kRestore;
@@ -63,10 +63,10 @@ struct HealthFinding {
                                // probe or inventory
   std::uint32_t xid = 0;       // the Xid; 0 if there is none
   std::uint32_t recovery = 0;  // the recovery action (NVML field 230)
-  bool cordon = false;         // no new job is started on this GPU
+  bool cordon = false;         // whether new jobs are kept away from this GPU
   bool urgent = true;          // whether to act at once; if false, act when memory and time are available (a
                                // predictive Xid)
-  bool leave_node = false;     // the host is suspect, too, so jobs move to another node
+  bool leave_node = false;     // whether the host is suspect, too, so that jobs move to another node
   HealthOutcome outcome = HealthOutcome::kNone;  // the outcome for every process that `jobs` does not name
   std::string reason;            // the event, its source, and the rule, as one line for people
   std::vector<JobVerdict> jobs;  // the verdicts for the jobs of this GPU

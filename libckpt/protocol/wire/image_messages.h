@@ -61,25 +61,25 @@ struct TakeSnapshot {
   bool end_after =
       false;  // `suspend`: once the image is durable, the job does not continue after the barrier; if the
               // image fails, it continues
-  CheckpointStorePeer peer;  // the access to the checkpoint store; with an empty folder, the checkpoint store
-                             // of that node itself
+  CheckpointStorePeer peer;  // the access to the checkpoint store; with an empty folder, the access to that
+                             // node's own checkpoint store
   // The coordinator's own count of images: a later image has a higher number, whatever the nodes' clocks
   // show. It is 0 from a coordinator without such a count, which also does not know
   // CheckpointStoreContents::image_job.
   std::uint64_t sequence = 0;
-  // Cancels a running snapshot. Only job and incarnation are used. The answer is sent once the job runs
-  // without it. kNotFound: there is no such snapshot. kRefused: it is too late, because the job has left for
-  // its image.
+  // Whether the order cancels a running snapshot. Only job and incarnation are used. The answer is sent once
+  // the job runs without the snapshot. kNotFound: there is no such snapshot. kRefused: it is too late,
+  // because the job has left for its image.
   bool cancel = false;
   // The least number of the image: it must be above the numbers of the job's images elsewhere.
   std::uint64_t first_version = 0;
   // The number of the set that a gang's image belongs to. Only GatherRank holds the image's rank, and the
   // image is of the barrier that all ranks agreed on.
   std::uint64_t set = 0;
-  // With `set`: the rank stays paused after its image is durable. GatherAct::kGoOn, a cancellation, the end of
-  // the time limit for orders, or the rank's exit ends the pause.
+  // With `set`: whether the rank stays paused after its image is durable. GatherAct::kGoOn, a cancellation,
+  // the end of the time limit for orders, or the rank's exit ends the pause.
   bool holds_after = false;
-  bool full = false;  // with `set`: no data is reused from older images
+  bool full = false;  // with `set`: whether reusing data from older images is forbidden
   // Returns whether the order fits the job. Ranks with peers are only stored together, as a set.
   [[nodiscard]] bool fits(const JobSpec& stored) const noexcept {
     return set != 0 || !stored.gang.has_peers();
@@ -180,8 +180,8 @@ struct RestoreImage {
       0;  // the version to restore; 0: the newest intact version; a damaged version is replaced by an older
           // one, which is reported
   CheckpointStorePeer peer;  // the access to the checkpoint store, as in TakeSnapshot
-  // Starts nothing. The answer is ok if the instance runs or has run, kUnavailable if its restore is running,
-  // and kNotFound otherwise.
+  // Whether the order only queries the restore and starts nothing. The answer is ok if the instance runs or
+  // has run, kUnavailable if its restore is running, and kNotFound otherwise.
   bool asks_only = false;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -281,7 +281,7 @@ struct CheckpointStoreOrder {
   std::string folder;
   std::string image_job;
   std::uint64_t version = 0;
-  bool of_job = false;  // the contents are only those of image_job
+  bool of_job = false;  // whether the contents before the Reply are only those of image_job
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, act, folder, image_job, version, of_job);
@@ -289,16 +289,16 @@ struct CheckpointStoreOrder {
 };
 
 // Lets a holder of the token use the node's own checkpoint store for one job. The answer is
-// CheckpointStoreGrant, or a Reply with the reason. With a token to revoke nothing is granted, and the answer
-// is a Reply.
+// CheckpointStoreGrant, or a Reply with the reason. If the message names a token to revoke, nothing is
+// granted and the answer is a Reply.
 struct GrantCheckpointStore {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   static constexpr FrameType kFrame = FrameType::kGrantCheckpointStore;
   std::uint64_t request_id = 0;
   std::string image_job;
   bool writes = false;
-  bool durable = false;  // the written data survives a power failure of the node, so it is not in the node's
-                         // memory
+  bool durable = false;  // whether the written data survives a power failure of the node, which excludes the
+                         // node's memory
   std::uint64_t lasts_ms = 0;
   std::vector<std::byte> revoke;
   template <class A>

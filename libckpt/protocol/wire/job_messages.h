@@ -57,7 +57,7 @@ constexpr auto names_of(record::Of<Communicators>) {
 enum class Connections : std::uint8_t {
   kInvalid = 0,
   kRefuse = 1,  // a program with such a connection is not moved
-  kReset = 2,   // they end at the switch, as after a network failure
+  kReset = 2,   // the program's connections to other programs end at the switch, as after a network failure
 };
 [[nodiscard]] constexpr bool is_known(Connections connections) {
   return connections == Connections::kRefuse || connections == Connections::kReset;
@@ -72,7 +72,7 @@ struct GangSpec {
   JobId id = 0;  // the id of the gang, from the same number range as jobs; 0 for no gang
   std::string name;
   std::uint32_t ranks = 0;                                // the number of ranks in the gang
-  bool one_node = false;                                  // all ranks are on one node
+  bool one_node = false;                                  // whether all ranks are on one node
   Communicators communicators = Communicators::kOverlap;  // the default value for a move without the option
   // Returns whether the job is a rank of a gang.
   [[nodiscard]] bool has_peers() const noexcept { return id != 0; }
@@ -85,8 +85,9 @@ struct GangSpec {
 // The value of --namespaces: what a job shares with its node (docs/adr/0056).
 enum class Namespaces : std::uint8_t {
   kInvalid = 0,
-  kNone = 1,  // a transparent job has its own PID namespace, and everything else of the node
-  kOwn = 2,   // it also has its own mount, IPC and UTS namespaces, its own /proc and its own /dev/shm
+  kNone = 1,  // a transparent job has its own PID namespace, and shares everything else with its node
+  kOwn = 2,   // a transparent job also has its own mount, IPC and UTS namespaces, its own /proc and its own
+              // /dev/shm
 };
 [[nodiscard]] constexpr bool is_known(Namespaces namespaces) {
   return namespaces == Namespaces::kNone || namespaces == Namespaces::kOwn;
@@ -109,7 +110,7 @@ struct JobSpec {
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   Incarnation incarnation = 0;
-  std::uint64_t gpu_memory_bytes = 0;  // the requested memory; 0 if none was requested
+  std::uint64_t gpu_memory_bytes = 0;  // the requested GPU memory; 0 if none was requested
   std::vector<RankSpec> ranks;
   MigrationMode mode = MigrationMode::kCooperative;
   // kAdopted: the process's id on its first node, and its start time (field 22 of /proc/PID/stat). Together
@@ -121,7 +122,7 @@ struct JobSpec {
   GangSpec gang;
   Connections connections = Connections::kRefuse;  // the setting for a move without this option
   Namespaces namespaces = Namespaces::kNone;
-  bool private_tmp = false;  // kOwn: the job also has its own /tmp
+  bool private_tmp = false;  // kOwn: whether the job also has its own /tmp
   [[nodiscard]] bool has_own_namespaces() const noexcept { return namespaces == Namespaces::kOwn; }
   template <class A>
   decltype(auto) fields(A& a) {
@@ -237,8 +238,9 @@ struct ReadLog {
   std::uint64_t offset = 0;
   std::uint32_t limit = 0;  // the maximum number of bytes in the answer, at most kMaxLogBytes
   std::int64_t follow_ns =
-      0;  // if there is no data at the offset yet: answer when there is data, at the end, or after this time
-  bool with_times = false;    // each line begins with the time at which the node received it
+      0;  // the maximum time to wait if there is no data at the offset yet; data or the end of the log is
+          // answered earlier
+  bool with_times = false;    // whether each line begins with the time at which the node received it
   std::int64_t since_ms = 0;  // Unix time; lines that the node received earlier are omitted; 0 omits nothing
   template <class A>
   decltype(auto) fields(A& a) {
@@ -254,7 +256,7 @@ struct LogData {
   std::uint64_t offset = 0;  // the offset of the first byte of `bytes`; `since_ms` may omit some bytes before
                              // it
   std::string bytes;
-  bool ended = false;        // the instance has ended and `bytes` reaches the end of its log
+  bool ended = false;        // whether the instance has ended and `bytes` reaches the end of its log
   std::uint64_t covers = 0;  // the bytes of the log that `bytes` represents, if it has times; 0: the size of
                              // `bytes`
   [[nodiscard]] std::uint64_t next_offset() const { return offset + (covers == 0 ? bytes.size() : covers); }

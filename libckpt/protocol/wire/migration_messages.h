@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of a migration, its progress, and the measurements of its two sides. The protocol itself is in
-// commit_messages.h; control_messages.h has the order and what holds for all of these messages.
+// commit_messages.h. control_messages.h has the order and the rules of all these messages.
 #pragma once
 
 #include <cstddef>
@@ -46,9 +46,9 @@ constexpr auto names_of(record::Of<CodecMode>) {
                                    {CodecMode::kDifference, "difference"}});
 }
 
-// How a new program's tensors and host states may differ from the running program's. Missing: the new program
-// lacks them, and their content is dropped. New: only the new program has them, and they stay as that program
-// made them. Changed: type or shape differ, and both rules apply.
+// The differences that are allowed between a new program's tensors and host states and those of the running
+// program. Missing: the new program lacks them, and their content is dropped. New: only the new program has
+// them, and they stay as that program made them. Changed: type or shape differ, and both rules apply.
 inline constexpr std::uint8_t kAllowMissing = 1, kAllowNew = 2, kAllowChanged = 4, kAllowAll = 7;
 
 struct MigrateOptions {
@@ -59,8 +59,8 @@ struct MigrateOptions {
   std::uint64_t bandwidth_bytes_per_second = 0;  // the limit in bytes per second; 0 for unlimited
   std::uint32_t max_rounds = 0;                  // the maximum number of rounds; 0 for the engine's default
   CodecMode codec = CodecMode::kAuto;
-  std::uint64_t shadow_memory_bytes = 0;  // host memory for the versions sent last, which differences are
-                                          // computed from
+  std::uint64_t shadow_memory_bytes = 0;  // the host memory for the versions that were sent last, from which
+                                          // differences are computed
   std::uint32_t slowdown_permille = 0;  // the share of the GPU's time that pre-copy may take; 0 for no limit
   std::vector<std::string> new_argv;    // --exec: the program of the standby; if empty, the job's own program
   std::uint8_t allowed_differences = 0;  // the allowed differences, a combination of kAllow...; only with
@@ -172,7 +172,7 @@ struct CheckMove {
   Incarnation incarnation = 0;
   bool leaves_node = false;
   bool requests_needs =
-      false;  // requests MoveNeeds; an older agent does not know this field and answers with
+      false;  // whether MoveNeeds is requested; an older agent does not know this field and answers with
               // Reply
   Connections connections = Connections::kRefuse;
   template <class A>
@@ -189,10 +189,11 @@ struct MoveNeeds {
   std::uint64_t request_id = 0;
   Bytes files;                          // the list from the source's agent, which the target's agent compares
   std::uint64_t most_mappings = 0;      // the number of mappings of the process with the most mappings
-  bool has_connections = false;         // the program has connections to itself
+  bool has_connections = false;         // whether the program has connections to itself
   std::uint64_t ended_connections = 0;  // the number of its connections to other programs, which end
-  bool resets_connections = false;      // the move ends connections to other programs, also those made later
-  bool has_own_namespaces = false;      // JobSpec::namespaces is kOwn
+  bool resets_connections = false;      // whether the move ends connections to other programs, including
+                                        // connections made later
+  bool has_own_namespaces = false;      // whether JobSpec::namespaces is kOwn
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, files, most_mappings, has_connections, ended_connections, resets_connections,
@@ -272,10 +273,10 @@ struct SourceReport {
   static constexpr FrameType kFrame = FrameType::kSourceReport;
   MigrationId migration = 0;
   std::int64_t barrier_entered_ns = 0;  // the time on the rank's clock at which ckpt_barrier was entered
-  std::int64_t paused_ns = 0;           // PAUSED has reached the mover
-  std::int64_t last_ack_ns = 0;         // the last chunk of the final round is acknowledged
-  std::int64_t clock_offset_ns = 0;     // target's clock minus source's clock
-  std::uint32_t rounds = 0;             // the number of rounds, including the final one
+  std::int64_t paused_ns = 0;           // the time at which PAUSED reached the mover
+  std::int64_t last_ack_ns = 0;      // the time at which the last chunk of the final round was acknowledged
+  std::int64_t clock_offset_ns = 0;  // target's clock minus source's clock
+  std::uint32_t rounds = 0;          // the number of rounds, including the final one
   std::uint64_t state_bytes = 0;
   std::uint64_t sent_bytes = 0;     // the chunk payload before encoding
   std::uint64_t wire_bytes = 0;     // the bytes after encoding, including headers
@@ -283,7 +284,7 @@ struct SourceReport {
                                     // over all rounds
   std::uint64_t final_bytes = 0;    // the bytes found in the final round, which the pause had to send
   std::uint64_t context_bytes = 0;  // the bytes that the driver's own checkpoint moved
-  std::uint64_t host_bytes = 0;     // the host state sent during the pause
+  std::uint64_t host_bytes = 0;     // the bytes of host state that were sent during the pause
   std::uint64_t resent_chunks = 0;
   std::uint64_t link_bytes_per_second = 0;  // the rate of a plain stream, measured alongside the rounds, or
                                             // of a faster round
@@ -293,15 +294,16 @@ struct SourceReport {
   std::int64_t estimate_ns = 0;             // the last estimate before the barrier
   bool converged = false;
   // Times of transparent mode. They are 0 in cooperative mode.
-  std::int64_t context_saved_ns = 0;   // the released context is checkpointed (counted from paused_ns on)
-  std::int64_t host_saved_ns = 0;      // the host process is dumped; 0 for a swap
+  std::int64_t context_saved_ns = 0;   // the time at which the released context was checkpointed (counted
+                                       // from paused_ns on)
+  std::int64_t host_saved_ns = 0;      // the time at which the host process was dumped; 0 for a swap
   std::optional<PauseFacts> estimate;  // the terms of estimate_ns
   std::uint64_t host_read_bytes_per_second =
       0;  // the rate of reading host memory, measured alongside moves, or of a faster dump;
           // 0 if the rate is not known
-  std::uint64_t host_ahead_bytes = 0;  // the host state that was sent before the pause
-  std::int64_t stop_ordered_ns = 0;    // for a rank that moves with others: the time at which the rank
-                                       // received the order where to stop
+  std::uint64_t host_ahead_bytes = 0;  // the bytes of host state that were sent before the pause
+  std::int64_t stop_ordered_ns = 0;    // for a rank that moves with others: the time at which the rank was
+                                       // ordered to stop at a barrier
   template <class A>
   decltype(auto) fields(A& a) {
     return a(migration, barrier_entered_ns, paused_ns, last_ack_ns, clock_offset_ns, rounds, state_bytes,
@@ -320,21 +322,22 @@ struct TargetReport {
   static constexpr FrameType kFrame = FrameType::kTargetReport;
   MigrationId migration = 0;
   bool verified = false;
-  std::int64_t verified_ns = 0;     // the roots were compared
-  std::int64_t committed_ns = 0;    // the time at which COMMITTED is durable
-  std::int64_t resume_sent_ns = 0;  // the host state is on its way to the standby
-  std::int64_t resumed_ns = 0;      // the time on the rank's clock at which ckpt_ready returns
+  std::int64_t verified_ns = 0;     // the time at which the roots were compared
+  std::int64_t committed_ns = 0;    // the time at which COMMITTED was durable
+  std::int64_t resume_sent_ns = 0;  // the time at which the host state was sent to the standby
+  std::int64_t resumed_ns = 0;      // the time on the rank's clock at which ckpt_ready returned
   std::uint64_t scan_bytes_per_second = 0;
   std::int64_t scan_ns = 0;
   // Times of transparent mode. They are 0 in cooperative mode.
-  std::int64_t host_restored_ns = 0;     // the process is restored; 0 for a swap
-  std::int64_t context_restored_ns = 0;  // the process's context is on this GPU
-  std::int64_t memory_filled_ns = 0;     // memory that the process made itself has its content; 0 if it used
-                                         // the memory that had arrived
+  std::int64_t host_restored_ns = 0;     // the time at which the process was restored; 0 for a swap
+  std::int64_t context_restored_ns = 0;  // the time at which the process's context was on this GPU
+  std::int64_t memory_filled_ns = 0;     // the time at which memory that the process made itself had its
+                                         // content; 0 if it used the memory that had arrived
   std::uint64_t host_write_bytes_per_second = 0;  // the rate of writing to fresh host memory; 0 if it is not
                                                   // known
-  std::int64_t groups_ns = 0;       // the time to make the rank's communicators; 0 if there were none to make
-  std::int64_t groups_made_ns = 0;  // the communicators are made during the pause; 0 if they
+  std::int64_t groups_ns = 0;       // the duration of making the rank's communicators; 0 if there were none
+                                    // to make
+  std::int64_t groups_made_ns = 0;  // the time at which communicators were made during the pause; 0 if they
                                     // were made before the pause
   std::uint64_t memory_follows_bytes = 0;  // the bytes of the process's memory that had not arrived when the
                                            // process continued
@@ -358,7 +361,7 @@ struct DescribeHandover {
   std::uint64_t request_id = 0;
   MigrationId migration = 0;
   Side side = Side::kSource;  // the side of this node
-  bool of_ranks = false;      // a move of ranks, for which `side` has no meaning
+  bool of_ranks = false;      // whether this is a move of ranks, for which `side` has no meaning
   template <class A>
   decltype(auto) fields(A& a) {
     return a(request_id, migration, side, of_ranks);

@@ -41,7 +41,7 @@ struct StartSnapshot {  // a message with one descriptor of an encoded image::St
                                         // the size of the job's part; 0 if there is none
   std::uint32_t slowdown_permille = 0;  // the share of the GPU's time that the snapshot may take,
                                         // as in MigrateOptions
-  bool full = false;                    // no data is reused from the previous version
+  bool full = false;                    // whether reusing data from the previous version is forbidden
   std::uint64_t record_bytes = 0;
   CheckpointStoreAccess access;
   std::uint64_t first_version = 0;  // the least number of the image, as in TakeSnapshot

@@ -88,7 +88,7 @@
 
 namespace ckpt::wire::mover {
 
-// The order is the numbering on the wire (index + 1), so append only.
+// The order determines the numbers on the wire (index + 1), so new messages are only appended.
 using Message =
     std::variant<Configure, OpenSession, AttachRegions, AttachTensors, DropTensors, DropRegions, StartTarget,
                  StartSource, MoverLimits, FinalRound, ReleaseManifest, EndSession, MoverReady, MoverFailed,

@@ -63,8 +63,8 @@ struct StartSource {
   SessionKey session;
   std::vector<std::string> addresses;  // the addresses of Listening
   MigrateOptions options;
-  // The agent's expected terms of the pause: all terms except the copy, and the part that runs concurrently
-  // with the copy.
+  // The agent's expected terms of the pause: `fixed_cost_ns` is all terms except the copy, and
+  // `beside_copy_ns` is the part that runs concurrently with the copy.
   std::int64_t fixed_cost_ns = 0;
   bool same_host = false;  // whether the target's mover is on this node and may read this mover's memory
   std::int64_t beside_copy_ns = 0;
@@ -74,7 +74,7 @@ struct StartSource {
   }
 };
 
-// Each source tensor has a place at the target.
+// A notice that the plan is accepted: every source tensor has a place at the target.
 struct PlanAccepted {
   CKPT_MOVER_MESSAGE(PlanAccepted);
   SessionKey session;
@@ -86,7 +86,8 @@ struct PlanAccepted {
   }
 };
 
-struct MoverLimits {  // an absent value is -1; a bandwidth of 0 is unlimited
+struct MoverLimits {  // the limits of the session while it runs; an absent value is -1, and a bandwidth of 0
+                      // is unlimited
   CKPT_MOVER_MESSAGE(MoverLimits);
   SessionKey session;
   std::int64_t max_downtime_ns = -1;
@@ -131,8 +132,8 @@ struct FirstRoundDone {
   }
 };
 
-// It is time to switch. If `within_limit` is false, rounds do not shrink (or max_rounds is reached) and the
-// options require a switch.
+// A notice that it is time to switch. If `within_limit` is false, rounds do not shrink (or max_rounds is
+// reached) and the options require a switch.
 struct Converged {
   CKPT_MOVER_MESSAGE(Converged);
   SessionKey session;
@@ -145,7 +146,7 @@ struct Converged {
   }
 };
 
-// Rounds do not shrink (or max_rounds is reached) and the options require an abort.
+// A notice that rounds do not shrink (or max_rounds is reached) and that the options require an abort.
 struct DidNotConverge {
   CKPT_MOVER_MESSAGE(DidNotConverge);
   SessionKey session;
@@ -164,8 +165,8 @@ struct FinalRound {  // a message with one descriptor of the host state; none if
   Nanos barrier_entered_ns = 0;  // the time at which the barrier was entered, on the rank's clock
   Nanos paused_ns = 0;
   std::uint64_t host_state_bytes = 0;
-  bool host_state_grows = false;  // the host state is HostStateFile's file, up to the size that HostGrew
-                                  // reports
+  bool host_state_grows = false;  // whether the host state is HostStateFile's file, up to the size that
+                                  // HostGrew reports
   template <class A>
   decltype(auto) fields(A& a) {
     return a(session, barrier_entered_ns, paused_ns, host_state_bytes, host_state_grows);
@@ -230,8 +231,9 @@ struct SourceCounters {
   std::uint64_t dirty_bytes = 0;    // the bytes that were found changed and sent again after the first round,
                                     // over all rounds
   std::uint64_t final_bytes = 0;    // the bytes found in the final round
-  std::uint64_t host_bytes = 0;     // the host state sent in the final round
-  std::uint64_t resent_chunks = 0;  // the chunks that were sent again after a mismatch of fingerprints
+  std::uint64_t host_bytes = 0;     // the bytes of host state that were sent in the final round
+  std::uint64_t resent_chunks = 0;  // the number of chunks that were sent again after a mismatch of
+                                    // fingerprints
   std::uint64_t link_bytes_per_second = 0;  // the rate of a plain stream over the same lanes, or of a faster
                                             // round
   std::uint64_t scan_bytes_per_second = 0;  // the rate of the fastest full scan of this session
@@ -241,7 +243,7 @@ struct SourceCounters {
   std::int64_t estimate_ns = 0;           // the last estimate before the barrier
   std::int64_t clock_offset_ns = 0;       // target's clock minus source's clock
   std::int64_t clock_uncertainty_ns = 0;  // half the fastest round-trip time
-  std::uint64_t host_ahead_bytes = 0;     // the host state that was sent before the final round
+  std::uint64_t host_ahead_bytes = 0;     // the bytes of host state that were sent before the final round
   template <class A>
   decltype(auto) fields(A& a) {
     return a(rounds, state_bytes, sent_bytes, wire_bytes, dirty_bytes, final_bytes, host_bytes, resent_chunks,
@@ -253,10 +255,10 @@ struct SourceCounters {
 struct FinalSent {
   CKPT_MOVER_MESSAGE(FinalSent);
   SessionKey session;
-  Nanos final_received_ns = 0;  // FinalRound has reached the mover; the term quiesce ends here
+  Nanos final_received_ns = 0;  // the time at which FinalRound reached the mover; the term quiesce ends here
   Nanos scan_begin_ns = 0;
   Nanos scan_end_ns = 0;
-  Nanos last_ack_ns = 0;  // the last chunk is acknowledged; the term final ends here
+  Nanos last_ack_ns = 0;  // the time at which the last chunk was acknowledged; the term final ends here
   SourceCounters counters;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -264,7 +266,8 @@ struct FinalSent {
   }
 };
 
-// The target has verified and reported that. From now on the source's mover only holds its memory.
+// A notice that the target has verified and reported that. From now on the source's mover only holds its
+// memory.
 struct FinalDone {
   CKPT_MOVER_MESSAGE(FinalDone);
   SessionKey session;

@@ -25,7 +25,8 @@ struct Configure {
   std::uint64_t staging_bytes = std::uint64_t{128} << 20;  // pinned memory, allocated now; at most 256 MiB
   std::uint64_t chunk_bytes =
       0;  // the chunk size of new sessions at the source: a power of two, 64 KiB-2 MiB; 0 for the default
-  std::uint16_t first_port = 0;  // lanes listen at ports from this one on; for 0, the kernel chooses
+  std::uint16_t first_port = 0;  // the first of the ports at which lanes listen; for 0, the kernel chooses
+                                 // the ports
   std::uint16_t last_port = 0;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -66,14 +67,15 @@ struct OpenSession {
   Incarnation incarnation = 0;  // the target's incarnation, equal on both sides
   Bytes fingerprint_key;        // the fingerprints' key, of kFingerprintKeyBytes bytes
   Bytes session_token;          // the session's token, of kSessionTokenBytes bytes
-  // For a target without a standby whose memory could be attached. The mover makes a region for each region
-  // of the source's plan, with the same id, and exports it (MadeRegions).
+  // True for a target that has no standby whose memory could be attached. The mover makes a region for each
+  // region of the source's plan, with the same id, and exports it (MadeRegions).
   bool makes_memory = false;
-  Purpose purpose = Purpose::kMove;      // a snapshot is a source, a restore a target
+  Purpose purpose = Purpose::kMove;      // the purpose of the session; a snapshot is a source, and a restore
+                                         // is a target
   std::string network;                   // the network for the session's lanes; if empty, the first network
   std::uint32_t first_path = 0;          // the index of the network's first address that the lanes use
   std::uint32_t paths = 1;               // the number of addresses that the lanes use in turn
-  bool is_new_program = false;           // the standby runs a different program from the source's
+  bool is_new_program = false;           // whether the standby runs a different program from the source's
   std::uint8_t allowed_differences = 0;  // the allowed differences of the standby's tensors, a combination of
                                          // kAllow...
   template <class A>
@@ -216,8 +218,8 @@ struct FillRegions {  // a message with two descriptors per region, in order: th
   }
 };
 
-// Each region equals the region it was copied from, by fingerprints of both. The mover no longer holds either
-// region.
+// A notice that every region equals the region from which it was copied, by fingerprints of both. The mover
+// no longer holds either region.
 struct Filled {
   CKPT_MOVER_MESSAGE(Filled);
   SessionKey session;

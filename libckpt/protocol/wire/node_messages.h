@@ -18,13 +18,13 @@ namespace ckpt::wire {
 // The detected errors of a GPU's memory, and its replaced rows, as NVML counts them.
 struct GpuErrors {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
-  bool volatile_known = false;  // the counts since the driver was loaded are known
+  bool volatile_known = false;  // whether the counts since the driver was loaded are known
   std::uint64_t volatile_corrected = 0;
   std::uint64_t volatile_uncorrected = 0;
-  bool aggregate_known = false;  // the counts over the GPU's lifetime are known
+  bool aggregate_known = false;  // whether the counts over the GPU's lifetime are known
   std::uint64_t aggregate_corrected = 0;
   std::uint64_t aggregate_uncorrected = 0;
-  bool rows_known = false;  // the numbers of rows remapped for errors of either kind are known
+  bool rows_known = false;  // whether the numbers of rows remapped for errors of either kind are known
   std::uint64_t rows_corrected = 0;
   std::uint64_t rows_uncorrected = 0;
   template <class A>
@@ -38,8 +38,8 @@ struct GpuErrors {
 struct GpuPeer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::uint32_t index = 0;
-  std::uint32_t nvlinks = 0;  // the active links, to the other GPU or to a switch that both GPUs are
-                              // connected to
+  std::uint32_t nvlinks = 0;  // the number of active links to the other GPU, or to a switch that both GPUs
+                              // are connected to
   // The level as NVML counts it: 0 one board, 10 one PCI switch, 20 several PCI switches, 30 one host bridge,
   // 40 one NUMA node, 50 across the machine.
   std::uint32_t common_ancestor = 50;
@@ -64,8 +64,8 @@ struct GpuInfo {
   std::string fabric;          // the NVLink domain beyond the node ("CLUSTER/CLIQUE"); empty if there is none
   std::vector<GpuPeer> peers;  // the node's other GPUs, as far as the driver reports them
   bool mig = false;            // whether the GPU is divided, so that it takes no work as a whole
-  bool remap_pending = false;  // rows will be remapped at the next reset
-  bool remap_failed = false;   // a row could not be remapped
+  bool remap_pending = false;  // whether rows will be remapped at the next reset
+  bool remap_failed = false;   // whether a row could not be remapped
   std::uint32_t recovery_action = 0;  // the recovery action (NVML field 230); 0 if there is none
   GpuErrors errors;
   template <class A>
@@ -148,8 +148,8 @@ struct JobInstance {
   // The pause that a move would cause, estimated by the node's own rates. It is 0 if it is not known.
   std::int64_t pause_within_node_ns = 0;
   std::int64_t pause_between_nodes_ns = 0;
-  std::int32_t obstacles = -1;    // the number of things in the program that prevent a move to another node;
-                                  // negative if not known
+  std::int32_t obstacles = -1;    // the number of obstacles in the program to a move to another node;
+                                  // negative if it is not known
   bool ended_on_request = false;  // with kExited: whether the node terminated the instance on request
   template <class A>
   decltype(auto) fields(A& a) {
@@ -203,8 +203,8 @@ struct NodeInventory {
   std::string peer_address;  // host:port at which other agents reach this agent
   std::vector<GpuInfo> gpus;
   std::vector<JobInstance> jobs;
-  bool moves_processes = false;  // the node can dump and restore host processes, so transparent jobs may move
-                                 // in and out
+  bool moves_processes = false;  // whether the node can dump and restore host processes, so that transparent
+                                 // jobs may move in and out
   std::string process_reason;    // the reason why the node cannot move processes
   std::string driver_version;    // the version of the GPU driver; empty if it is not known
   std::string rack;              // the rack in agent.toml; empty if none is set
@@ -215,7 +215,8 @@ struct NodeInventory {
                                         // without a certificate, or from an older agent
   std::string gpu_reason;  // the reason for missing GPUs or outdated facts about them; empty if there is no
                            // problem
-  // The node accepts programs whose connections end at the move (--connections reset). An older agent does not.
+  // Whether the node accepts programs whose connections end at the move (--connections reset). An older agent
+  // does not.
   bool resets_connections = false;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -232,7 +233,8 @@ struct OpenHandover {
   MigrationId migration = 0;
   JobId job = 0;
   Side side = Side::kSource;  // the node's side; for a rank that stays: the source
-  bool of_ranks = false;      // a move of ranks; `migration` is then that of the first rank that moves
+  bool of_ranks = false;      // whether this is a move of ranks; `migration` is then that of the first rank
+                              // that moves
   template <class A>
   decltype(auto) fields(A& a) {
     return a(migration, job, side, of_ranks);
@@ -244,11 +246,11 @@ struct AgentHello {
   static constexpr FrameType kFrame = FrameType::kAgentHello;
   std::string software_version;
   NodeInventory inventory;
-  // Facts for a coordinator whose store was lost or is an older copy: things that it may not know.
+  // Facts that a coordinator may not know because its store was lost or is an older copy.
   std::vector<OpenHandover> handovers;
   MigrationId newest_migration = 0;  // the newest migration that this node took part in and remembers
   JobId newest_job = 0;
-  bool describes = false;  // the agent answers DescribeJob and DescribeHandover
+  bool describes = false;  // whether the agent answers DescribeJob and DescribeHandover
   template <class A>
   decltype(auto) fields(A& a) {
     return a(software_version, inventory, handovers, newest_migration, newest_job, describes);

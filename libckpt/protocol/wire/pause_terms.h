@@ -22,7 +22,7 @@ enum class PauseTerm : std::uint8_t {
   kDump,            // the dump of the host process
   kFinal,           // the data left to send after the earlier terms
   kVerify,          // from the last acknowledgement until both sides agree
-  kCommit,          // until COMMITTED is durable
+  kCommit,          // from the end of the earlier term until COMMITTED is durable
   kHostRestore,     // the restore of the host process
   kContextRestore,  // the driver's restore
   kFill,            // filling memory that the process makes itself
@@ -90,8 +90,8 @@ struct CostLine {
   CostLine(std::int64_t base, std::int64_t per_mib) : base_ns(base), ns_per_mib(per_mib) {}
   std::int64_t base_ns = 0;
   std::int64_t ns_per_mib = 0;
-  std::uint32_t items_permille = 1000;  // the time for threads, descriptors and similar items, relative to a
-                                        // common server
+  std::uint32_t items_permille = 1000;  // the time for threads, descriptors and similar items, in thousandths
+                                        // of a common server's time
   [[nodiscard]] Nanos of_items(Nanos common) const {
     return static_cast<Nanos>(static_cast<double>(common) * items_permille / 1000);
   }

@@ -30,7 +30,7 @@ def is_cooperative() -> bool:
     return bool(os.environ.get("CKPT_SOCKET")) and SHIM not in os.environ.get("LD_PRELOAD", "")
 
 
-# The values of libckpt/inprocess/api/allowed_differences.h.
+# The flags for missing and for new states, with the values of libckpt/inprocess/api/allowed_differences.h.
 _ALLOW_MISSING, _ALLOW_NEW = 1, 2
 
 

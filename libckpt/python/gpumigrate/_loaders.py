@@ -69,7 +69,7 @@ class SkippingSampler:
         return max(0, len(self.items) - self.done)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "items":  # true before `items` is set
+        if name == "items":  # this name is requested only before `items` is set
             raise AttributeError(name)
         return getattr(self.items, name)
 

@@ -14,7 +14,7 @@ from . import _generators, _loaders
 class Position:
     def __init__(self) -> None:
         self.epoch = 0
-        self.batch = 0  # the completed batches of this pass
+        self.batch = 0  # the number of completed batches in this pass
         self.loader: Any = None  # the loader from attach()
         self._data: Any = None  # the data of this pass
         self._keeper: Any = None  # the object that knows the position in this pass, if there is one

@@ -16,7 +16,7 @@ from ._memory import Memory, PoolMemory
 DTYPES = {"uint8": "u1", "int8": "i1", "uint16": "u2", "int16": "i2", "uint32": "u4", "int32": "i4", "uint64": "u8",
           "int64": "i8", "float16": "f2", "bfloat16": "bf16", "float32": "f4", "float64": "f8",
           "float8_e4m3fn": "f8_e4m3", "float8_e5m2": "f8_e5m2", "bool": "b1"}
-PARTS = {"complex64": "f4", "complex128": "f8"}  # a complex number is two of these
+PARTS = {"complex64": "f4", "complex128": "f8"}  # the types of the two parts of a complex number
 COMPILED = "_orig_mod."  # the prefix that torch.compile adds to names
 
 
@@ -75,7 +75,8 @@ class TorchState:
         return isinstance(value, self._torch.Tensor) and value.numel() > 0 and self._memory.holds(value)
 
     def place(self) -> None:
-        placed: dict[tuple[int, int], Any] = {}  # ensures that tied tensors stay tied
+        placed: dict[tuple[int, int], Any] = {}  # the placed tensors by address and size, so that tied
+                                                 # tensors stay tied
         for _, tensor, _, _ in self._items():
             if not self._in_memory(tensor):
                 continue
@@ -101,7 +102,8 @@ class TorchState:
 
     def layout(self, name: str, tensor: Any) -> Layout:
         kind = str(tensor.dtype).removeprefix("torch.")
-        # Sorted by stride, because memory in a different order (channels_last) has a different shape.
+        # The axes are sorted by stride, because memory in a different order (channels_last) has a different
+        # shape.
         order = sorted(range(tensor.dim()), key=lambda axis: (-tensor.stride(axis), axis))
         shape = tuple(tensor.shape[axis] for axis in order)
         expected = 1
@@ -178,7 +180,8 @@ def make_state(optimizer: Any) -> None:
                 state["exp_avg"], state["exp_avg_sq"] = zeros(), zeros()
                 if group["amsgrad"]:
                     state["max_exp_avg_sq"] = zeros()
-            # Its first buffer is the gradient itself. Zeros give the same result if there is no dampening.
+            # SGD's first momentum buffer is the gradient itself. A buffer of zeros gives the same result if
+            # there is no dampening.
             elif type(optimizer) is torch.optim.SGD and group["momentum"] != 0 and group["dampening"] == 0:
                 state["momentum_buffer"] = zeros()
             if state:

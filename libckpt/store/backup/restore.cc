@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 // The files next to a store that was not closed properly.
 constexpr std::array<std::string_view, 2> kStoreCompanions = {"state.db-wal", "state.db-shm"};
-// The order in which parts get their final names.
+// The order in which parts get their final names, as indices in kParts.
 constexpr std::array<std::size_t, kParts.size()> kOrder = {1, 0, 2, 3, 4, 5, 6, 7, 8, 9};
 static_assert(kParts[kOrder[0]] == kJournal && kParts[kOrder[1]] == kStore);
 

@@ -70,8 +70,8 @@ struct VersionList {
 // The target of a restore, which receives the chunks of a version.
 class RestoreTarget : public ChunkSink {
  public:
-  // Prepares memory for this version's regions. Called again with an older version if the delivered data
-  // turns out to be damaged.
+  // Prepares memory for this version's regions. It is called again with an older version if the delivered
+  // data turns out to be damaged.
   virtual Result<void> begin(const Version& version) = 0;
   // Runs after all chunks were delivered, to read blobs.
   virtual Result<void> finish(VersionReader& reader) = 0;

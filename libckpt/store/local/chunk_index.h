@@ -29,7 +29,8 @@ class ChunkIndex {
   static constexpr std::uint64_t kMaxPacks = std::uint64_t{1} << 28;
 
   void add(const ContentId& id, RecordKind kind, const Place& place);
-  // Calls `look` with each place until it returns true.
+  // Calls `look` with each place of the content until `look` returns true. Returns whether `look` returned
+  // true.
   template <class Look>
   bool find(const ContentId& id, RecordKind kind, Look&& look) const {
     if (slots_.empty()) return false;
@@ -58,7 +59,8 @@ class ChunkIndex {
  private:
   struct Slot {
     ContentId id;
-    std::uint64_t where = 0;  // pack << 36 | offset / 16; 0 means free, since packs count from 1
+    std::uint64_t where = 0;  // the place, encoded as pack << 36 | offset / 16; 0 means free, since packs
+                              // count from 1
     std::uint32_t stored_bytes = 0;
     RecordKind kind = RecordKind::kInvalid;
     bool marked = false;

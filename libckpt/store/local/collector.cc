@@ -75,7 +75,8 @@ class Collection {
         if (!marked) return;
         PackUse& use = use_[place.pack];
         use.records++;
-        // Only the newest of several copies counts. The others are removed when their packs are rewritten.
+        // Only the newest of several copies counts. The other copies are removed when their packs are
+        // rewritten.
         if (!index.find(id, kind, [&place](const Place& other) { return other > place; }))
           use.live += record_bytes(place.stored_bytes) + sizeof(IndexEntry);
       });

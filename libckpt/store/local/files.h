@@ -73,7 +73,8 @@ class Files {
 Result<std::vector<std::byte>> read_whole(Files& files, const std::string& path, std::uint64_t limit_bytes);
 
 // Writes the file folder/name. On success the new bytes are on the disk. After an error or a power failure
-// the former file may remain; kIo means that it is not known which.
+// the former file may remain. kIo means that it is not known whether the former or the new file is on the
+// disk.
 Result<void> write_whole(Files& files, const std::string& folder, const std::string& name,
                          std::span<const std::byte> bytes);
 

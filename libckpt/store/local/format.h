@@ -94,13 +94,14 @@ static_assert(sizeof(PackTail) == 40);
 [[nodiscard]] IndexEntry make_index_entry(const RecordHead& head, std::uint64_t offset);
 
 Result<void> check_pack_head(std::span<const std::byte> bytes, std::uint64_t number);
-// Reads the head of a record: bounded lengths, known kind and packing. The payload is not checked.
+// Reads the head of a record. Checks that its lengths are bounded and that its kind and packing are known.
+// The payload is not checked.
 Result<RecordHead> read_record_head(std::span<const std::byte> bytes);
 // Checks a whole record, whose size is record_bytes(): the payload's checksum and the padding.
 Result<std::span<const std::byte>> check_payload(const RecordHead& head, std::span<const std::byte> record);
 // Reads the tail. `bytes` are the last bytes of a pack of `pack_bytes`.
 Result<PackTail> read_pack_tail(std::span<const std::byte> bytes, std::uint64_t pack_bytes);
-// Reads the entries. Each is inside the pack, and none overlaps the entry before it.
+// Reads the entries. Checks that every entry is inside the pack and that none overlaps the entry before it.
 Result<std::vector<IndexEntry>> read_index(const PackTail& tail, std::span<const std::byte> bytes);
 
 enum class SmallFile : std::uint64_t {

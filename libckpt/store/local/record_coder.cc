@@ -55,7 +55,8 @@ struct RecordCoder::State {
     if (ZSTD_isError(size) != 0) return std::nullopt;
     return size;
   }
-  // Returns the ratio that zstd achieves on a piece from the middle.
+  // Returns the ratio of plain size to packed size that zstd achieves on a sample from the middle. Returns 1
+  // if packing fails.
   double zstd_ratio(std::span<const std::byte> plain) {
     const std::size_t bytes = std::min(plain.size(), kSampleBytes);
     const auto sample = plain.subspan((plain.size() - bytes) / 2, bytes);

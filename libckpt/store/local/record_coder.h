@@ -21,7 +21,8 @@ namespace ckpt::checkpoint_store {
 struct Packed {
   Packing packing = Packing::kRaw;
   std::span<const std::byte>
-      payload;  // the plain bytes themselves, or the coder's buffer, which is valid until its next call
+      payload;  // the plain bytes themselves, or the coder's buffer, whose content is valid until the next
+                // call of the coder
 };
 
 class RecordCoder {

@@ -98,7 +98,7 @@ struct Version {
   std::vector<std::byte> content_key;
   std::vector<Region> regions;
   std::vector<Blob> blobs;
-  std::uint64_t new_chunks = 0;  // the chunks that no earlier version had
+  std::uint64_t new_chunks = 0;  // the number of chunks that no earlier version had
   std::uint64_t new_plain_bytes = 0;
   std::uint64_t written_bytes = 0;  // the bytes written into packs for this version, lists and heads included
   template <class A>

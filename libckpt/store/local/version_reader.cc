@@ -29,7 +29,8 @@ struct Wanted {
 };
 
 struct Run {
-  std::size_t first = 0, count = 0;  // positions in the list of wanted records
+  std::size_t first = 0, count = 0;  // the position of the run's first record in the list of wanted records,
+                                     // and the number of records
   std::uint64_t offset = 0, bytes = 0;
 };
 

@@ -30,7 +30,7 @@
 
 namespace ckpt::checkpoint_store {
 
-// Receives chunks. Many threads call it concurrently, once for each chunk, in no order.
+// A receiver of chunks. Many threads call it concurrently, once for each chunk, in no particular order.
 class ChunkSink {
  public:
   virtual ~ChunkSink() = default;

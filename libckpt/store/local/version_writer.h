@@ -44,8 +44,8 @@ struct RegionKey {
 };
 
 struct VersionInput {
-  std::optional<std::uint64_t> parent;  // the default is the newest readable version; 0 for none, so that
-                                        // everything is put
+  std::optional<std::uint64_t> parent;  // the number of the parent version; by default, the newest readable
+                                        // version; 0 for none, so that everything is put
   std::uint64_t chunk_bytes = 64 << 10;
   std::uint64_t incarnation = 0;
   std::uint64_t first_number = 0;  // the least number that the version may get

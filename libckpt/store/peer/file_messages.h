@@ -36,13 +36,13 @@ enum class FileOp : std::uint8_t {
   kInvalid = 0,
   kCreate = 1,  // path -> handle
   kOpen,        // path -> handle
-  kWrite,       // takes handle, offset, payload
+  kWrite,       // requires handle, offset and payload
   kRead,        // handle, offset, bytes -> payload
   kSize,        // handle -> value
-  kSync,        // takes a handle
-  kClose,       // takes a handle, which may be that of a lock
-  kRename,      // takes path and to
-  kRemove,      // takes a path
+  kSync,        // requires a handle
+  kClose,       // requires a handle, which may be that of a lock
+  kRename,      // requires path and to
+  kRemove,      // requires a path
   kMakeFolder,
   kRemoveFolder,
   kList,  // path -> entries

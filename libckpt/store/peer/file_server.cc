@@ -109,7 +109,7 @@ void FileServer::accept_socket(UniqueFd socket) {
   connection.thread = std::thread([this, &connection] { serve(connection); });
 }
 
-// Ends the oldest unauthenticated peers if there are too many.
+// Closes the oldest connections of unauthenticated peers if there are too many.
 void FileServer::make_space() {
   const auto is_unauthenticated = [](const Connection& connection) {
     return !connection.session && !connection.over.load();

@@ -33,8 +33,8 @@ struct FileGrant {
   std::string job;  // the job's name in the checkpoint store
   bool writes = false;
   bool into_memory =
-      false;  // new data is stored in memory; if false, new data is stored on the disk, and the job's data in
-              // memory moves there, too
+      false;  // whether new data is stored in memory; if false, it is stored on the disk, and the job's data
+              // in memory moves to the disk, too
   std::chrono::milliseconds lasts{0};
   // The maximum size of the job in the checkpoint store, as the sum of its files' lengths; 0 for no limit.
   // During a collection the job may exceed the limit by its former size, but by at most one pack.
@@ -85,7 +85,7 @@ class FileServer {
   void serve(Connection& connection);
   Result<void> greet(Connection& connection);
   Result<std::shared_ptr<Session>> session_of(const Granted& granted, const FileHello& hello);
-  // Finds a grant by the identity of its key. Returns null if there is no such grant, or no longer.
+  // Finds a grant by the identity of its key. Returns null if there is no such grant, or if it has expired.
   std::shared_ptr<const Granted> find(std::string_view identity);
 
   const Settings settings_;

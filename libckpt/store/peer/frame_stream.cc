@@ -16,8 +16,8 @@ namespace ckpt::checkpoint_store {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x46565047;  // the magic of a message: the bytes "GPVF"
-// The limit within a message, and for the other side to accept one. A peer that hangs for this long counts as
-// disconnected. Spilling and syncing happen before an answer's first byte.
+// The time limit for the rest of a message, and for the other side to accept one. A peer that hangs for this
+// long counts as disconnected. Spilling and syncing happen before an answer's first byte.
 constexpr int kSilenceSeconds = 30;
 constexpr FrameStream::Wait kSilence{kSilenceSeconds * 1000};
 constexpr std::size_t kIdentityBytes = 16;

@@ -65,7 +65,8 @@ class FrameStream {
 
  private:
   explicit FrameStream(std::unique_ptr<tls::PskStream> tls) : tls_(std::move(tls)) {}
-  // Reads at least one byte, or returns kTimedOut.
+  // Reads at least one byte and returns the number of bytes. Returns kTimedOut if no byte arrives within
+  // `wait`.
   Result<std::size_t> read_some(std::span<std::byte> out, Wait wait);
   Result<void> read_all(std::span<std::byte> out);
   Result<void> write_all(std::span<const std::byte> bytes);

@@ -18,7 +18,7 @@ namespace ckpt::checkpoint_store {
 
 class Quota {
  public:
-  // A file, even after it was renamed or removed.
+  // A file and its counted bytes, even after the file was renamed or removed.
   struct Extent {
     std::uint64_t bytes = 0;
   };
@@ -32,7 +32,8 @@ class Quota {
   Result<Handle> create(const std::string& path);
   // Counts bytes at that offset, before they are written.
   Result<void> write(const Handle& file, std::uint64_t at, std::uint64_t bytes);
-  // Returns the file that had that name and was removed. Returns null if no such file is known.
+  // Applies the renaming or removal of a file. Returns the file that is thereby replaced or removed, or null
+  // if no such file is known.
   Handle rename(const std::string& from, const std::string& to);
   Handle remove(const std::string& path);
   [[nodiscard]] std::uint64_t used_bytes() const noexcept { return used_; }

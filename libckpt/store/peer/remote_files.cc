@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxConnections = 8;
 constexpr FrameStream::Wait kConnecting{10'000};
-// The time for an answer. The other side may first have to write much data to its disk, to free memory.
+// The time limit for an answer. The other side may first have to write much data to its disk, to free memory.
 constexpr FrameStream::Wait kAnswering{300'000};
 
 Error error_of(const FileReply& reply, const std::string& node) {

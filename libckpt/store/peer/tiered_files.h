@@ -29,7 +29,7 @@ struct Tiers {
   std::string disk;    // the folder of the checkpoint store
   std::string memory;  // a folder of a tmpfs for this checkpoint store alone; created when needed
   std::uint64_t memory_limit_bytes = 0;
-  bool into_memory = false;  // new packs are stored in memory; if false, on the disk
+  bool into_memory = false;  // whether new packs are stored in memory; if false, they are stored on the disk
   // The job whose packs in memory move to the disk once the checkpoint store is locked. The job's next
   // version must survive a power failure of the machine.
   std::string settles;
@@ -58,7 +58,7 @@ class TieredFiles : public Files {
   struct Resident {
     std::string path;  // the path in memory
     std::uint64_t bytes = 0;
-    std::int64_t age_ns = 0;  // the time at which the pack was written
+    std::int64_t age_ns = 0;  // the Unix time at which the pack was last written
   };
   // Returns the path in memory for a pack of this path. Returns nullopt if the path is not a pack.
   [[nodiscard]] std::optional<std::string> in_memory(const std::string& path) const;

@@ -82,7 +82,7 @@ class Job {
     EXPECT_OK(api().cuGraphDestroy(graph));
   }
 
-  // Checks that everything made before is present, at the same addresses, and works. Each call adds two
+  // Checks that all objects made before are present, at the same addresses, and work. Each call adds two
   // launches.
   void check() {
     EXPECT_EQ(7U + 1000, read_words(plain_ + 4000, 1)[0]);

@@ -59,7 +59,7 @@ class CheckpointTest : public DriverTest {
     return api().cuCheckpointProcessRestore(pid(), &arguments);
   }
   [[nodiscard]] CUresult unlock() const { return api().cuCheckpointProcessUnlock(pid(), nullptr); }
-  // Returns all devices; the first two are exchanged.
+  // Returns a pair for each device. The pairs exchange the first two devices.
   static std::vector<CUcheckpointGpuPair> exchanged_devices() {
     int count = 0;
     EXPECT_OK(api().cuDeviceGetCount(&count));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the checkpoint and restore of another process: the rules of cuda.h, and the results of an H200
-// (driver 580, tools/probe).
+// Tests of the checkpoint and restore of another process: the rules of cuda.h, and the results measured on an
+// H200 (driver 580, tools/probe).
 #include <poll.h>
 #include <unistd.h>
 

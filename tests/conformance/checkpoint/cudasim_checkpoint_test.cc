@@ -24,7 +24,8 @@ bool has_secret_memory() {
 
 class CudasimCheckpointTest : public CheckpointTest {
  protected:
-  // Returns the descriptors of sockets and of unnamed memory, and the shared mappings.
+  // Returns the traces that a dump must not find: descriptors of sockets and of unnamed memory, and shared
+  // mappings.
   [[nodiscard]] std::vector<std::string> remains() const {
     std::vector<std::string> found;
     const std::string process = "/proc/" + std::to_string(pid());
@@ -33,8 +34,8 @@ class CudasimCheckpointTest : public CheckpointTest {
       char target[256];
       const ssize_t length = ::readlinkat(::dirfd(folder), entry->d_name, target, sizeof target);
       const std::string text(target, length > 0 ? static_cast<std::size_t>(length) : 0);
-      if (text == listener()) continue;                    // the listener stays open (see listener())
-      const bool own = std::string(entry->d_name) == "3";  // the socket of the test
+      if (text == listener()) continue;  // the listener stays open during a checkpoint (see listener())
+      const bool own = std::string(entry->d_name) == "3";  // true for the socket of the test
       if (!own && (text.rfind("socket:", 0) == 0 || text.rfind("/memfd:", 0) == 0 ||
                    text.find("/device") != std::string::npos)) {
         found.push_back(text);

@@ -16,7 +16,7 @@ struct Api {
 };
 
 // Returns the loaded driver, or null if there is none. If a driver lacks a required function, the process
-// ends and names the function.
+// exits with a message that names the function.
 const Api* load_api();
 inline const Api& api() {
   return *load_api();

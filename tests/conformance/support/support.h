@@ -22,12 +22,12 @@ inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 CUmemAllocationProp device_memory(int device, bool exportable);
 CUmemAccessDesc access_of(int device, CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
-// Memory that is created, mapped and accessible, and released at the end of the object. Failures are test
-// failures.
+// Memory that is created, mapped and accessible, and released at the end of the object. A failed call fails
+// the test.
 class Mapped {
  public:
   explicit Mapped(std::size_t bytes, bool exportable = false, int device = 0);
-  // takes ownership of the handle
+  // Maps the memory of `handle`, and takes ownership of the handle.
   Mapped(CUmemGenericAllocationHandle handle, std::size_t bytes, int device = 0);
   ~Mapped();
   Mapped(const Mapped&) = delete;
@@ -92,10 +92,10 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void send_text(const std::string& text, int fd = -1) const;
-  // Returns the next message and, if requested, its descriptor; "" when the child has ended.
+  // Returns the next message and, if requested, its descriptor; "" when the child has exited.
   std::string receive_text(int* fd = nullptr) const;
   void kill();
-  // Waits for the child's end. Returns its exit status, or -signal.
+  // Waits for the child's exit. Returns the exit status, or the negative signal number.
   int wait();
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] int socket() const { return socket_; }
@@ -106,7 +106,7 @@ class Child {
   bool waited_ = false;
 };
 
-// The child's side of a test.
+// The child's side of a test: a function that uses the socket to the test and returns the exit status.
 using Role = std::function<int(int socket)>;
 const std::map<std::string, Role>& roles();
 int checkpoint_job(int socket);

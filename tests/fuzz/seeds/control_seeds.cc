@@ -197,7 +197,7 @@ void add_gang_messages(Corpus& corpus, const gang::GangInfo& info) {
   }
 }
 
-// Adds gang bodies: {which u8, body}: gang_bodies.cc
+// Adds gang bodies in the format of gang_bodies.cc: {which u8, body}.
 void add_gang_bodies(Corpus& corpus) {
   gang::GangPlan plan = filled<gang::GangPlan>();
   gang::GangInfo info;

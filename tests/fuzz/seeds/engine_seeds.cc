@@ -9,7 +9,7 @@ namespace ckpt::fuzz {
 
 void add_lane_headers(Corpus& corpus) {
   using namespace engine;
-  const SessionIdentity id{7, 2, 0};  // the identity in lane_headers.cc
+  const SessionIdentity id{7, 2, 0};  // the same identity as in lane_headers.cc
   const auto add = [&](LaneMessage type, const auto& fill) {
     LaneBuffer message(type, id, 3);
     fill(message);
@@ -72,7 +72,7 @@ void add_chunks(Corpus& corpus) {
   Bytes chunk(kBytes);
   Bytes previous(kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) {
-    previous[i] = static_cast<std::byte>(i * 37 + 3);  // pattern(.., 3) of codec_chunks.cc
+    previous[i] = static_cast<std::byte>(i * 37 + 3);  // the same bytes as pattern(.., 3) in codec_chunks.cc
     chunk[i] = i % 4 < 2 ? static_cast<std::byte>(i % 3) : previous[i];
   }
   const auto coder = codec::Coder::create(1 << 16).value();

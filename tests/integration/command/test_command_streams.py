@@ -24,7 +24,7 @@ class Streams(ClusterTest):
 
     def test_tail_reads_the_last_lines(self):
         cluster = self.cluster
-        count = 40000  # more lines than one window at the end
+        count = 40000  # more lines than one window at the end of the log has
         self.run_to_its_end("lines", f"seq 1 {count}")
         for lines in (0, 1, 5, 20000, count - 1, count, count + 7):
             expected = "".join(f"{n}\n" for n in range(max(1, count - lines + 1), count + 1))

@@ -93,7 +93,7 @@ class SwapCrashes(TransparentCrashes):
         """Held where it hurts, the GPU loses its memory or all of itself; then it is as before, and the next
         move works."""
         self.start_training(2800)
-        self.cluster.call("policy", "pause", "node-a")  # otherwise the lost GPU is cordoned
+        self.cluster.call("policy", "pause", "node-a")  # otherwise the lost GPU would be cordoned
         for role, number, order in GPU_FAULTS:
             with self.subTest(held_at=number, order=order):
                 print(f"  {role} {number}, GPU 1 {' '.join(order)}:", end="", flush=True)

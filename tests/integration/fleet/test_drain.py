@@ -127,7 +127,7 @@ class Drains(DrainTest):
         cluster = self.cluster
         names = self.start_jobs(3, 1)
         coordinator = self.daemons_of("coordinator")
-        # the point at which GRANTED of the first move is durable
+        # The coordinator reaches this point when GRANTED of the first move is durable.
         cluster.arm("coordinator", Point.COORDINATOR_GRANTED_DURABLE)
         draining = cluster.popen("drain", "node-a", "--parallel", "1", "-o", "json")
         self.wait_until_fired("coordinator", Point.COORDINATOR_GRANTED_DURABLE, draining)

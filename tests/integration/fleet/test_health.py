@@ -18,7 +18,7 @@ TABLES = pathlib.Path(__file__).resolve().parents[3] / "libckpt" / "health" / "d
 CONTROL = cluster.BIN / "cudasim-ctl"
 BUS = "0000:10:00"
 HOTSET = ["--bytes", "16MiB", "--hot", "2%", "--step-ms", "5", "--seed", "7", "--print-every", "1"]
-FOLLOWS_ANOTHER = {"154"}  # judged by its numbers, not by a row of the table
+FOLLOWS_ANOTHER = {"154"}  # judged by the numbers in the Xid, not by a row of the table
 
 
 def rows(table):

@@ -146,7 +146,7 @@ class OperatorDay(OperatorActs):
         before = self.cluster.log("coop")
         self.cluster.call("unprotect", "coop")  # no image is being taken when the node is killed
         self.cluster.json("snapshot", "coop", "--to", self.vault)
-        self.cluster.kill("nodes/node-c/")  # kills agent, mover and keeper; the rank ends with its keeper
+        self.cluster.kill("nodes/node-c/")  # kills agent, mover and keeper; the rank exits with its keeper
         self.so.dead.add("node-c")
         self.so.killed.add("coop")
         self.so.silent["coop"] = "unreachable"

@@ -10,7 +10,7 @@ from fault_points import Point
 from ranks_by_hand import run_by_hand
 from waiting import eventually
 
-# Each rank waits for slower ranks in its collectives.
+# A program whose ranks have steps of different lengths. Each rank waits for slower ranks in its collectives.
 UNEVEN = ("/bin/sh", "-c", 'exec "$0" --step-ms $((5 + RANK * 9)) "$@"')
 STEPS = ("--params", "20000", "--print-every", "1")
 

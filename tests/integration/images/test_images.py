@@ -93,7 +93,7 @@ class Resting(ClusterTest):
         self.cluster.call("protect", "job", "--every", "1s", "--to", str(self.cluster.home / "vault") + "/",
                           "--keep", "3")
         self.wait_for_images(2)
-        self.cluster.kill("nodes/node-a/")  # kills agent, mover and keeper; the ranks end with their keeper
+        self.cluster.kill("nodes/node-a/")  # kills agent, mover and keeper; the ranks exit with their keeper
         self.wait_for_event("node-lost")
         self.assertEqual(self.cluster.run("restore", "job").returncode, 5)  # the job may be alive on node-a
         back = self.cluster.json("restore", "job", "--force", "--accept-loss", exits=(3,))

@@ -14,7 +14,7 @@ from waiting import eventually
 class SlowCommunicatorsTest(GangMovesTest):
     def setUp(self):
         super().setUp()
-        # a path that ranks of all hosts can read
+        # The path must be readable for the ranks of all hosts.
         self.faults_of_nccl = self.cluster.home / "shared/nccl-faults"
         self.faults_of_nccl.parent.mkdir(exist_ok=True)
         self.faults_of_nccl.write_text("")

@@ -23,7 +23,7 @@ DAEMONS = (*(f"nodes/{node}/agent.toml" for node in NODES), "gpumigrate-coordina
 JOBS = (("charlm-dp", ()), ("charlm-dp", ("--shards",)), ("charlm-dp", ("--graphs",)), ("pipeline", ()))
 SETTLED_WITHIN_S = 90
 ONE_MORE_S = 60  # time to wait until a move is done, in seconds
-# the copy before the pause takes some seconds
+# With this limit, the copy before the pause takes some seconds.
 SLOW = ("--bandwidth", "96KiB/s", "--max-downtime", "30s", "--if-not-converged", "switch")
 
 

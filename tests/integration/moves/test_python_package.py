@@ -17,7 +17,7 @@ PROGRAM = ROOT / "tests" / "integration" / "programs" / "package_job.py"
 # The system's Python is used: hosts (tests/hosts) have no home folder that contains another Python.
 PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
 # With -B, no files are written next to the sources. Unbuffered output would hide output that is lost when the
-# process ends.
+# process exits.
 INTERPRETER = ("/usr/bin/env", "-u", "PYTHONUNBUFFERED", f"PYTHONPATH={PACKAGE}",
                f"GPUMIGRATE_LIBCKPT={BUILD}/lib/libckpt.so.1", PYTHON, "-B")
 RUN = (*INTERPRETER, str(PROGRAM))

@@ -108,12 +108,13 @@ class BetweenNodes(Adopting):
             self.assertGreater(report["downtime_breakdown_ms"]["host"], 0, report)
             job = self.cluster.job("job")
             self.assertEqual((job["node"], job["mode"], job["state"]), (node, "adopted", "running"), job)
-            # The source's process ends shortly after the move.
+            # The source's process exits shortly after the move.
             eventually(lambda: len(self.instances()) == 1, "the job has one process")
             if turn == 0:
                 self.assertEqual(training.process.wait(timeout=60), -9, "the original is gone")
         training.let_end()
-        self.cluster.call("wait", "job")  # the job's keeper is its parent now, so the exit code is known
+        self.cluster.call("wait", "job")  # the keeper is now the parent of the process, so the exit code is
+                                          # known
         self.assertEqual(self.cluster.job("job")["exit_code"], 0)
         training.check_end(self)
 

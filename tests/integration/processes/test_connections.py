@@ -157,7 +157,7 @@ class Mixed(ConnectionsTest):
         report = self.cluster.migrate("job", "node-b", "--connections", "reset")
         self.assertEqual((report["result"], report["verified"]), ("done", True), report)
         self.assert_reset(peer)
-        self.finish()  # the program compares what comes over its own connections
+        self.finish()  # the program checks the data that it receives over its own connections
         self.assertRegex(self.cluster.log("job"), r"(?m)^outer: ECONNRESET$")
 
 

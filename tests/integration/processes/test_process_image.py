@@ -17,7 +17,7 @@ from crashing_processes import find_criu
 PARAMETERS = 4_000_000  # each parameter uses 16 bytes of device memory: value, gradient, two moments
 OWN_FILE = "/etc/hostname"
 SLACK = 4 << 20  # memory that a process maps between its inspection and its dump
-REGULAR_FILE = 1  # a value of CRIU's FdTypes
+REGULAR_FILE = 1  # the value of REG in CRIU's FdTypes
 DRIVER_LISTENER = "the driver's listener"
 
 # A wrapper of CRIU that stores a copy of each dump. For other verbs the script must become CRIU. CRIU
@@ -133,7 +133,7 @@ class ProcessImage(ClusterTest):
         image = self.tools / "image"
         pages = sum(path.stat().st_size for path in image.glob("pages-*.img"))
         everything = sum(path.stat().st_size for path in image.iterdir())
-        # Otherwise the sizes would prove nothing.
+        # Otherwise the comparison of the sizes would prove nothing.
         self.assertGreater(report["state_bytes"], 2 * (host_bytes + SLACK),
                            "the program needs more device memory")
         self.assertGreater(pages, 0)
@@ -143,7 +143,7 @@ class ProcessImage(ClusterTest):
         files = {}
         for record in records(image / "files.img"):
             regular = numbers_and_bytes(record[3][0]) if 3 in record else {}
-            # The driver's listener stays open during its checkpoint.
+            # The driver's listening socket stays open during the driver's checkpoint.
             listener = 16 in record and numbers_and_bytes(record[16][0])[11][0].startswith(b"\0cuda-uvmfd-")
             name = DRIVER_LISTENER if listener else regular.get(6, [b""])[0].decode()
             files[record[2][0]] = (record[1][0], name)

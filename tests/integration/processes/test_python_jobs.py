@@ -18,7 +18,8 @@ PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.e
 # A round moves the job to the other node, back to another GPU, and to the first GPU.
 ROUNDS = int(os.environ.get("GPUMIGRATE_TEST_ROUNDS", "1"))
 HOST_MIB = int(os.environ.get("GPUMIGRATE_TEST_HOST_MIB", "256"))
-STEPS = (1500 + 300 * (ROUNDS - 1)) * max(1, HOST_MIB // 1024)  # moving gigabytes takes a long time
+STEPS = (1500 + 300 * (ROUNDS - 1)) * max(1, HOST_MIB // 1024)  # more steps for more memory, because moving
+                                                                # gigabytes takes a long time
 # Each page that was sent before a pause is compared at the barrier.
 os.environ["GPUMIGRATE_COMPARE_HOST_MEMORY"] = "1"
 

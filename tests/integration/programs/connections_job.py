@@ -53,7 +53,7 @@ class Pool(python_job.Plain):
             raise RuntimeError("the peer has not closed the connection")
         self.connecting = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.connecting.setblocking(False)
-        self.connecting.connect_ex(("192.0.2.1", 9))  # nobody answers there
+        self.connecting.connect_ex(("192.0.2.1", 9))  # no host answers at this address
         self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.udp.bind(("127.0.0.1", 0))
         self.udp.connect(self.udp.getsockname())

@@ -212,7 +212,7 @@ class Subprocess:
         self.ended = subprocess.Popen(["/bin/true"])
 
     def ask(self, step):
-        if step % 50 == 0:  # until then the child has ended, and its parent has not reaped it
+        if step % 50 == 0:  # until then the child has exited, and its parent has not reaped it
             self.ended.wait()
             self.ended = subprocess.Popen(["/bin/true"])
         print(step, file=self.child.stdin, flush=True)

@@ -264,7 +264,7 @@ class Compressor:
 
 SHELL = "while read a b; do echo $((a*b)); done"
 AWK = "{print $1*$2; fflush()}"
-# How to make the worker, and the packages of the program that it starts.
+# The class of each worker, and the packages of the program that the worker starts.
 INSIDE = {
     "plain": (Plain, ""),
     "bash": (lambda: Worker("bash", "-c", SHELL), "bash"),

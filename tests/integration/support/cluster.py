@@ -22,7 +22,7 @@ from waiting import eventually
 BUILD = pathlib.Path(os.environ["GPUMIGRATE_BUILD"]).resolve()
 BIN = BUILD / "bin"
 EXAMPLES = BIN / "examples"
-COMMAND_LIMIT_S = 120  # a hang is a failure, not a measurement
+COMMAND_LIMIT_S = 120  # the time limit of a command; a hang is a failure, not a measurement
 
 
 class CommandError(AssertionError):
@@ -87,7 +87,7 @@ def network_of(pid):
 
 
 class Cluster:
-    addresses = {"127.0.0.1"}  # the addresses on which its daemons may listen
+    addresses = {"127.0.0.1"}  # the addresses on which the cluster's daemons may listen
 
     def __init__(self, nodes=2, gpus=1, memory="2GiB", agent_settings="", coordinator_settings=""):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="gm-"))
@@ -263,7 +263,7 @@ def make_cluster(*settings):
     """Over hosts with networks of their own (tests/hosts) where GPUMIGRATE_TEST_HOSTS=1 asks for it."""
     if os.environ.get("GPUMIGRATE_TEST_HOSTS") != "1":
         return Cluster(*settings)
-    import host_cluster  # noqa: PLC0415  (it stands on this module)
+    import host_cluster  # noqa: PLC0415 (host_cluster imports this module)
     return host_cluster.HostCluster(*settings)
 
 

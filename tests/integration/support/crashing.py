@@ -47,7 +47,7 @@ class CrashingTest(ClusterTest):
         more: the last messages of a move may reach a daemon after its end has been reported."""
         libc = ctypes.CDLL(None, use_errno=True)
         watch = libc.inotify_init1(os.O_CLOEXEC)
-        libc.inotify_add_watch(watch, str(self.cluster.faults).encode(), 0x200)  # IN_DELETE
+        libc.inotify_add_watch(watch, str(self.cluster.faults).encode(), 0x200)  # the value of IN_DELETE
         ended = os.pidfd_open(command.pid) if command else os.dup(watch)
         awaited, limit_s = [watch, ended], 60
         try:
@@ -203,7 +203,7 @@ class TransparentCrashes(CrashingTest):
         self.assertEqual(there, target if migration["result"] == "done" else source, migration)
         if ends_on is not EITHER:
             self.assertEqual(there, target if ends_on == TARGET else source, migration)
-        # The process at the other side ends shortly after the move.
+        # The process at the other side exits shortly after the move.
         eventually(lambda: len(self.instances()) == 1, "the job has one process")
         print(f" {migration['result']}, goes on at {there}", flush=True)
         return migration

@@ -20,7 +20,7 @@ from cluster import COMMAND_LIMIT_S, EXAMPLES, CommandError, wait_for_end
 COMMAND_ENDS_WITHIN_S = 240
 NODES = ("node-a", "node-b", "node-c")
 TRANSPARENT, COOPERATIVE = (), ("--cooperative",)
-# The exit codes that the help of each verb names; 64 is an error in this file.
+# The exit codes that the help of each verb names. The exit code 64 would mean an error in this file.
 EXITS = {
     "run": (0, 5, 6), "migrate": (0, 1, 2, 3, 5, 6), "snapshot": (0, 1, 2, 5, 6), "suspend": (0, 1, 2, 5, 6),
     "resume": (0, 1, 2, 3, 5, 6),
@@ -212,7 +212,8 @@ class Mix:
         """Takes a job by chance and does something to it; begins a new one where one has ended."""
         chance = random.Random(f"{self.seed}/client/{number}")
         while time.monotonic() < self.ends_at:
-            if chance.random() < 0.8:  # otherwise a client calls the coordinator while it is down
+            if chance.random() < 0.8:  # otherwise a client calls the coordinator while the coordinator is
+                                       # down
                 self.here.wait(self.ends_at - time.monotonic())
             if chance.random() < 0.04:
                 self.drain(number, chance)

@@ -103,8 +103,8 @@ class OperatorTest(ClusterTest):
         """{job: its processes}, by the variable that each job has."""
         found = collections.defaultdict(set)
         for pid, command in self.cluster.processes().items():
-            if command.startswith("cudasim-device"):  # a card's process, which has its first user's
-                                                      # environment
+            if command.startswith("cudasim-device"):  # the process of a card, whose environment is that of
+                                                      # the card's first user
                 continue
             try:
                 environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

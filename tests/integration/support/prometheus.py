@@ -19,7 +19,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
 INTERVAL = "500ms"
-LIMIT_S = 60  # a hang is a failure, not a measurement
+LIMIT_S = 60  # the limit of a wait in seconds; a hang is a failure, not a measurement
 
 
 def program(name):

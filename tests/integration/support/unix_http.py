@@ -4,7 +4,7 @@ import http.client
 import json
 import socket
 
-LIMIT_S = 120  # a hang is a failure, not a measurement
+LIMIT_S = 120  # the limit of a request in seconds; a hang is a failure, not a measurement
 
 
 class UnixConnection(http.client.HTTPConnection):

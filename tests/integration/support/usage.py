@@ -93,7 +93,8 @@ class Usage:
             self.wait_until_no_more_is_held()
         daemons, of_jobs = self.processes()
         for pid, name in (daemons | of_jobs).items():
-            with contextlib.suppress(OSError, AttributeError):  # a process of a job that is ending
+            with contextlib.suppress(OSError, AttributeError):  # the process may belong to a job that is
+                                                                # exiting
                 self.resident[name].append(number(pid, "VmRSS"))
                 if name.startswith(MOVER):
                     self.own[name].append(number(pid, "RssAnon"))

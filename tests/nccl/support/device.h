@@ -98,7 +98,7 @@ bool becomes(const std::function<bool()>& holds);
 ncclResult_t settled(ncclComm_t communicator);
 // Returns the first error of a working communicator. Returns ncclSuccess at the deadline.
 ncclResult_t first_error(ncclComm_t communicator);
-bool stream_ends(CUstream stream);  // waits for the stream's end, until the deadline
+bool stream_ends(CUstream stream);  // waits until the stream's work has ended; false at the deadline
 std::size_t free_memory();
 // Waits until `bytes` are free. Returns false at the deadline.
 bool free_memory_becomes(std::size_t bytes);

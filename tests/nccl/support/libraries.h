@@ -20,7 +20,7 @@ struct Cuda {
 #undef CUDA_FUNCTION
 };
 
-// Returns the loaded library, or null if it does not exist or lacks a function.
+// These functions return the loaded library, or null if the library does not exist or lacks a function.
 const Nccl* load_nccl();
 const Cuda* load_cuda();
 inline const Nccl& nccl() {

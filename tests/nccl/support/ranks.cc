@@ -26,8 +26,8 @@ struct Rank {
   pid_t pid = -1;
   int socket = -1;
   int output = -1;
-  bool spoke = false;    // the rank has run the test
-  bool pending = false;  // the rank has sent its text of this round
+  bool spoke = false;    // true once the rank has run the test
+  bool pending = false;  // true once the rank has sent its text of this round
   std::string text;
   int status = 0;
 };

@@ -29,16 +29,16 @@ constexpr auto kDeadline = std::chrono::seconds(60);
 class RanksTest : public testing::Test {
  protected:
   // Returns true in a rank, with a context and a stream. Returns false in the first process, once all ranks
-  // have ended. The test is skipped where the machine has too few devices (two ranks can share a device).
+  // have exited. The test is skipped where the machine has too few devices (two ranks can share a device).
   bool as_rank(int ranks, const RankOptions& options = {});
   void TearDown() override;
 
   // Sends a text to the other ranks and returns all texts, in the order of ranks. The text of an ended rank
-  // is empty. All living ranks call this function.
+  // is empty. All living ranks must call this function together.
   std::vector<std::string> exchange(const std::string& text = "-");
-  // Returns an id that rank 0 has made.
+  // Returns in every rank the id that rank 0 has created.
   ncclUniqueId shared_id();
-  // Returns a communicator of all ranks.
+  // Creates a communicator of all ranks, and returns it.
   ncclComm_t init();
   [[noreturn]] static void kill_self();
 

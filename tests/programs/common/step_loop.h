@@ -16,10 +16,10 @@ struct StepOptions {
   std::uint32_t steps = 50;
   std::uint32_t step_ms = 0;  // minimum duration of a step in ms
   std::uint64_t seed = 1;
-  std::string until;  // the program ends after the step at which this file exists; empty: all steps
+  std::string until;  // the program exits after the step at which this file exists; empty: all steps
 };
 
-// Parses the options. Ends the program after --help (0) and after a mistake (64).
+// Parses the options. Exits with code 0 after --help, and with code 64 after a mistake.
 [[nodiscard]] StepOptions parse_step_options(const char* purpose, int argc, char** argv);
 
 // Calls `step` with 1, 2 and so on. Returns the number of the last step.

@@ -98,7 +98,8 @@ std::uint32_t Hotset::differences(CUdeviceptr list, std::uint64_t first, std::ui
   return result;
 }
 
-// Ends the program with the first page of the range whose content is wrong.
+// Checks the range. Ends the program with a message about the first page whose content is wrong, if there is
+// one.
 void Hotset::check_range(std::uint64_t first, std::uint64_t count, const char* when) {
   if (differences(0, first, count) == 0) return;
   while (count > 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of hotset. Bad values end the program with one line and exit code 64.
+// The command line of hotset. After an invalid value, the program prints one line and exits with code 64.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace ckpt::examples {
 
 struct Options {
   std::uint64_t bytes = 0;
-  std::uint64_t steps = 0;  // 0: runs until SIGINT or SIGTERM
+  std::uint64_t steps = 0;  // number of steps; 0: runs until SIGINT or SIGTERM
   std::int64_t step_ns = 0;
   std::uint64_t print_every = 0;
   std::string hold;

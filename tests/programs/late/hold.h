@@ -14,9 +14,9 @@ namespace ckpt::examples {
 
 class Hold {
  public:
-  // Takes the kind of obstacle. "value": a stream waits for a word of memory. "callback": a stream waits for
-  // a host function. "copy": a thread waits in a copy behind such a stream. "handle": memory that other
-  // processes may open.
+  // Creates the obstacle of the given kind. "value": a stream waits for a word of memory. "callback": a
+  // stream waits for a host function. "copy": a thread waits in a copy behind such a stream. "handle": memory
+  // that other processes may open.
   Hold(const std::string& kind, CUcontext context);
   ~Hold();
   Hold(const Hold&) = delete;
@@ -28,7 +28,7 @@ class Hold {
   std::uint32_t* told_ = nullptr;  // pinned word that releases the stream
   CUstream stream_ = nullptr;
   CUdeviceptr shared_ = 0;
-  std::atomic<bool> begun_ = false;  // the copy's thread has its memory
+  std::atomic<bool> begun_ = false;  // true once the copy's thread has its memory
   std::thread thread_;
 };
 

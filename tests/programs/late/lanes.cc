@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::uint64_t kStepsBetweenChecks = 24;
 constexpr unsigned kThreads = 64;
-// A copied place has more words than an added one, so each of its words gets less work.
+// A place of a copy has more words than a place of an addition, so each of its words gets less work.
 constexpr std::uint64_t kFillShare = 16;
 
 // Returns the word that the host leaves in a checked place. No version of a kernel contains this word.
@@ -92,7 +92,7 @@ void AddLane::step(std::uint64_t number) {
 }
 
 void AddLane::check_all() {
-  // simulates a lost write
+  // This line simulates a lost write.
   if (plan_.break_at != 0 && tally_.steps >= plan_.break_at) --host_.words()[kWords / 2];
   std::vector<std::uint64_t> witness(kWords);
   download(witness.data(), witness_.get(), kWords * kWordBytes);
@@ -148,7 +148,7 @@ void CopyLane::settle(std::uint64_t number) {
 void CopyLane::check_all() {
   for (std::uint64_t number = settled_ + 1; number <= submitted_; ++number) settle(number);
   if (plan_.break_at == 0 || tally_.steps < plan_.break_at) return;
-  // Simulates a write that arrives twice.
+  // This copy simulates a write that arrives twice.
   check(cuMemcpyDtoH(place(settled_), made_.get(), kWords * kWordBytes), "cuMemcpyDtoH");
 }
 

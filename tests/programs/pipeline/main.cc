@@ -74,7 +74,7 @@ class Trainer {
   // Values that the last rank sends to the first.
   struct Passed {
     double loss = 0;
-    double ends = 0;  // the last rank was requested to end
+    double ends = 0;  // 1 if the last rank was requested to exit, otherwise 0
   };
 
   [[nodiscard]] bool is_first() const { return ranks_.rank == 0; }

@@ -6,7 +6,7 @@
 // A step takes kBatch places in micro-batches of `rows` places. forward() and backward() take one micro-batch
 // each, all forwards first. The buffers of a micro-batch are rows of the step's buffers. update() then uses
 // the gradients of all micro-batches.
-// Threads: one. Ownership: Gpu and Session outlive the stage. Errors: the program ends.
+// Threads: one. Ownership: Gpu and Session outlive the stage. Errors: the program exits.
 #pragma once
 
 #include <cstdint>

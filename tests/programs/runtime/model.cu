@@ -21,7 +21,8 @@ constexpr std::size_t kRowWords = 1001;  // leaves padding between a row's end a
 constexpr std::size_t kRowCount = 64;
 constexpr unsigned kThreads = 256;
 constexpr unsigned kBlocks = 64;
-constexpr std::size_t kSharedBytes = std::size_t{64} << 10;  // more than a kernel has by default
+constexpr std::size_t kSharedBytes = std::size_t{64} << 10;  // more shared memory than a kernel has by
+                                                             // default
 
 __constant__ std::uint64_t constants[kConstants];
 __device__ std::uint64_t forward_runs;
@@ -204,7 +205,8 @@ void Model::run_forward() {
   check(cudaEventRecord(forward_done_, main_), "cudaEventRecord");
 }
 
-// Runs on the side stream, while the main stream continues with work that does not use the activation.
+// Runs the library's kernels on the side stream, while the main stream continues with work that does not use
+// the activation.
 void Model::run_library() {
   std::uint64_t words = kWords;
   std::uint64_t by = 1;

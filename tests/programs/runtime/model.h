@@ -25,7 +25,7 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   void step();
-  // Adds all results of the steps on the device and on the host.
+  // Adds all results of the steps on the device and on the host to `digest`.
   void add_to(Digest& digest);
 
  private:
@@ -47,7 +47,7 @@ class Model {
   cudaEvent_t library_done_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
   cudaGraphExec_t graph_ = nullptr;
-  // Device memory.
+  // Pointers to device memory.
   std::uint64_t* weights_ = nullptr;
   std::uint64_t* activation_ = nullptr;  // has the same size as the weights
   std::uint64_t* sums_ = nullptr;        // one sum for each block
@@ -55,9 +55,9 @@ class Model {
   std::uint64_t* next_field_ = nullptr;
   std::uint64_t* rows_ = nullptr;
   std::size_t pitch_ = 0;  // bytes between two rows
-  // Pinned host memory.
+  // Pointers to pinned host memory.
   std::uint64_t* batch_ = nullptr;
-  std::uint64_t* result_ = nullptr;     // a kernel writes the result
+  std::uint64_t* result_ = nullptr;     // memory into which a kernel writes the result
   std::uint64_t* result_at_ = nullptr;  // device address of `result_`
   std::atomic<std::uint64_t> host_calls_{0};
 };

@@ -13,7 +13,8 @@ namespace ckpt::examples {
 
 class RepeatedGraph {
  public:
-  // Takes `wrong`, a counter in device memory to which differences are added. `capture` may record work.
+  // Creates the graph. `wrong` is a counter in device memory to which differences are added. `capture` is a
+  // stream whose work may be recorded.
   RepeatedGraph(const OptionalDriver& driver, const Kernels& kernels, bool captured, CUstream capture,
                 std::uint64_t bytes, std::uint64_t seed, CUdeviceptr wrong);
   ~RepeatedGraph();

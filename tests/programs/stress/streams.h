@@ -51,7 +51,7 @@ class Streams {
   std::vector<CUstream> streams_;
 };
 
-// Returns the grid for `bytes` bytes of content.
+// Returns the number of blocks for `bytes` bytes of content.
 inline unsigned blocks_for(std::uint64_t bytes) {
   const std::uint64_t blocks = (bytes / 8 + 255) / 256;
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks > 256 ? 256 : blocks);

@@ -24,7 +24,7 @@ namespace ckpt::examples {
 
 struct Plan {
   unsigned streams = 4;            // number of this thread's streams
-  std::uint64_t steps = 0;         // 0: until stop is set
+  std::uint64_t steps = 0;         // number of steps; 0: until stop is set
   std::uint64_t max_bytes = 0;     // maximum size of a buffer
   std::uint64_t memory_bytes = 0;  // size of all buffers of this thread
   std::uint64_t seed = 0;
@@ -67,7 +67,7 @@ struct Buffer {
 
 class Worker {
  public:
-  // Takes the plan and the driver. The context must be current.
+  // Creates a worker. The context must be current.
   Worker(const Plan& plan, const OptionalDriver& driver);
   ~Worker();
   Worker(const Worker&) = delete;

@@ -78,7 +78,7 @@ CUmemGenericAllocationHandle ExpandableSegments::create() {
   return handle;
 }
 
-// Uses the first gap that is large enough.
+// Finds the first gap that is large enough, and returns a range in it.
 Range ExpandableSegments::more(std::uint64_t bytes) {
   const std::size_t wanted = rounded(bytes, unit_) / unit_;
   std::size_t first = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An integer training on one allocator. A step has a batch from pinned memory, a forward and a backward pass
-// on two streams, and an update. Then come temporaries, the replay of a captured graph, and a loss on which
+// on two streams, and an update. It then has temporaries, the replay of a captured graph, and a loss on which
 // the next step depends.
 // Threads: one. Errors end the program.
 #pragma once
@@ -27,7 +27,7 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   void step(std::uint32_t number);
-  // Adds everything that the trainer has learned.
+  // Adds the whole training result to `digest`.
   void add_to(Digest& digest);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates for tests, as files of a folder that goes with the test.
+// Certificates for tests, as files of a folder that is removed with the test.
 #pragma once
 
 #include <gtest/gtest.h>

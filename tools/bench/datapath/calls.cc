@@ -32,7 +32,7 @@ struct CallRuns {
   Runs wall, cpu;  // wall-clock and processor times of a call in nanoseconds
 };
 
-// Returns every repetition of every benchmark, by name.
+// Parses the report. Returns every repetition of every benchmark, by the benchmark's name.
 Result<std::map<std::string, CallRuns>> parse(const std::string& text) {
   const auto bad = [] {
     return Error(ErrorCode::kProtocol, "gpumigrate-bench-calls did not print Google Benchmark's JSON");

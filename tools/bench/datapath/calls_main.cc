@@ -121,7 +121,7 @@ class Job {
   ckpt_devptr memory_ = 0;
 };
 
-// Measures an empty call into a shared library, the part that every call takes.
+// Measures an empty call into a shared library. This time is part of every other call's time.
 void empty_call(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(ckpt_abi_version());
 }
@@ -146,8 +146,8 @@ void allocation(benchmark::State& state) {
   }
 }
 
-// A call that the driver answers from memory. It is measured directly, and as the shim passes on calls that
-// submit work. The difference is the time of the gate.
+// A call that the driver answers from memory. It is measured directly, and through the gate as the shim
+// forwards calls that submit work. The difference of the two times is the cost of the gate.
 struct GatedCall {
   static constexpr const char* kName = "cuDriverGetVersion";
   static constexpr auto kReal = &shim::RealDriver::cuDriverGetVersion;

@@ -21,7 +21,8 @@ using codec::Encoding;
 using Bytes = std::span<const std::byte>;
 
 constexpr std::size_t kMaxParameters = std::size_t{2} << 20;
-// The goal is to equal the reference, within the variation between runs.
+// The goal is a ratio to the reference of at least 0.97. The distance to 1 allows for the variation between
+// runs.
 constexpr double kGoal = 0.97;
 constexpr std::size_t kChunkSizes[] = {std::size_t{64} << 10, std::size_t{1} << 20};
 
@@ -51,7 +52,7 @@ class Coding {
   virtual ~Coding() = default;
   // Encodes a chunk. Returns the number of bytes written to `out`.
   virtual Result<std::size_t> encode(Bytes chunk, Bytes previous, std::span<std::byte> out) = 0;
-  // Decodes a chunk. Calls repeat the order of the encode() calls.
+  // Decodes a chunk. Chunks must be decoded in the order in which they were encoded.
   virtual Result<void> decode(Bytes wire, Bytes previous, std::span<std::byte> out) = 0;
 };
 
@@ -160,7 +161,7 @@ class CodecRun {
   CodecRuns runs_;
 };
 
-// The ratios to the reference, pair by pair.
+// The spreads of libckpt's figures relative to the reference's, computed pair by pair.
 struct Beside {
   Spread ratio, encode, decode;
 };
@@ -170,7 +171,7 @@ Beside beside(const CodecRuns& ours, const CodecRuns& reference) {
           spread_of(ratios_of(ours.decode, reference.decode))};
 }
 
-// The worst ratios of all classes.
+// The worst medians, over all classes, of libckpt's figures relative to the reference's.
 struct Worst {
   double ratio = std::numeric_limits<double>::infinity();
   double encode = ratio, decode = ratio;
@@ -196,7 +197,7 @@ Result<void> measure_case(const BenchOptions& options, const TrainingData& data,
                           Section& section) {
   CKPT_TRY(reference,
            ReferenceCodec::create(is_half(what.kind) ? 2 : 4, codec::needs_previous(what.encoding)));
-  std::deque<CodecRun> all;  // a deque, because its elements do not move
+  std::deque<CodecRun> all;  // a deque, because the elements of a deque do not move in memory
   all.emplace_back(std::make_unique<ReferenceCoding>(std::move(reference)), what, data, kReferenceChunkBytes);
   for (std::size_t i = 0; i < coders.size(); ++i)
     all.emplace_back(std::make_unique<OurCoding>(*coders[i], what.encoding), what, data, kChunkSizes[i]);
@@ -235,7 +236,7 @@ Result<void> bench_codecs(const BenchOptions& options, Report& report) {
                        {"ratio / reference", ""},
                        {"encode / reference", ""},
                        {"decode / reference", ""}});
-  // A parameter takes 16 bytes.
+  // A parameter takes 16 bytes in each of the two states.
   const TrainingData data =
       make_training_data(std::clamp<std::size_t>(options.bytes / 64, 1 << 18, kMaxParameters), {});
   std::vector<std::unique_ptr<codec::Coder>> coders;

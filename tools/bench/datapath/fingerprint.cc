@@ -74,8 +74,8 @@ using HostWork = std::function<void(std::span<const std::byte>)>;
 
 // A benchmark of host memory. Slices alternate between two kinds of work, from one end of the memory to the
 // other. So each slice has a neighbor of the other kind in time, because other programs change the
-// processor's speed within milliseconds. The two kinds work on different parts, half of the memory apart.
-// Nothing of an earlier pass is left in the caches there.
+// processor's speed within milliseconds. The two kinds work on different parts, half of the memory apart. So
+// the caches hold nothing of an earlier pass there.
 class HostBench {
  public:
   HostBench(std::span<const std::byte> memory, const track::FingerprintParams& params)
@@ -95,8 +95,8 @@ class HostBench {
       }
     };
   }
-  // Measures the rates of both kinds of work, slice by slice, in `passes` passes over the memory. The order
-  // alternates.
+  // Measures the rates of both kinds of work, slice by slice, in `passes` passes over the memory. The kind of
+  // work that comes first alternates.
   std::array<Runs, 2> alternate(const HostCase& what, unsigned passes,
                                 const std::array<HostWork, 2>& works) const {
     const std::size_t slices = what.bytes / what.threads / what.slice_bytes;
@@ -122,8 +122,8 @@ class HostBench {
   const track::FingerprintParams& params_;
 };
 
-// Finds the fastest read method by running each method alternately with the fingerprint. Then measures that
-// method and the fingerprint again.
+// Finds the fastest read method by running each method alternately with the fingerprint. Then the function
+// measures that method and the fingerprint again.
 Result<void> measure_host(const HostBench& bench, const HostCase& what, unsigned pairs, bool goal,
                           Section& section) {
   const HostRead* best = nullptr;
@@ -221,15 +221,15 @@ struct DeviceScan {
     scan->fingerprints.resize(scan->chunks.size());
     return scan;
   }
-  // Returns the scan rate in GB/s.
+  // Scans with the method kScanWays[way]. Returns the scan rate in GB/s.
   Result<double> scan_by(std::size_t way) {
     const Nanos start = now_ns();
     CKPT_TRYV(scanners[way]->scan(chunks, fingerprints));
     return rate_of(memory->bytes(), now_ns() - start);
   }
   Result<double> scan() { return scan_by(0); }
-  // Measures one launch of the kernel alone, without the fixed time of a launch, in the same way as the plain
-  // read.
+  // Returns the rate of the kernel alone in GB/s, without the fixed time of a launch. The plain read is
+  // measured in the same way.
   Result<double> kernel() {
     const std::span some = std::span(chunks).first(std::min(chunks.size(), kKernelChunks));
     const ContextScope scope(*device);
@@ -281,7 +281,8 @@ Result<std::uint64_t> bytes_to_scan(const BenchOptions& options, const Facts& fa
   return std::max(options.bytes, std::min(kMaxScanBytes, free_bytes / 4 / kMinScanUnit * kMinScanUnit));
 }
 
-// Returns the number of launches in one scan, and the duration of each.
+// Returns the number of launches in one scan, and the duration of each launch in microseconds. Returns no
+// cells if no launch was measured.
 std::vector<Cell> launches_of(const DeviceScan& scan, std::size_t way, unsigned scans, const Spread& rate) {
   const double launches = static_cast<double>(scan.scanners[way]->times().launches) / scans;
   if (launches == 0 || rate.median == 0) return {};
@@ -289,7 +290,7 @@ std::vector<Cell> launches_of(const DeviceScan& scan, std::size_t way, unsigned 
           single(static_cast<double>(scan.memory->bytes()) / rate.median / launches * 1e-3)};
 }
 
-// Measures one device: every scan method, together with the plain read.
+// Measures every scan method on one device, in turns with the plain read and with the kernel alone.
 Result<void> measure_one_device(const BenchOptions& options, DeviceScan& scan, Section& section) {
   std::vector<Side> sides{[&scan] { return scan.read(); }};
   for (std::size_t way = 0; way < std::size(kScanWays); ++way)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The section "links": the memory of a training job is moved at the rates of links between nodes, with the
 // codec that the sender chooses. The copying time is the first round. Then one training step changes all
-// memory. The pause is the final round with the comparison of both sides. It is the part of a downtime that
-// codecs can change.
+// memory. The pause is the final round with the comparison of both sides. The pause is the part of a downtime
+// that codecs can change.
 #include <algorithm>
 
 #include "tools/bench/bench.h"

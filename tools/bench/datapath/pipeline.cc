@@ -21,7 +21,7 @@ constexpr std::uint64_t kLimit = std::uint64_t{1} << 30;
 constexpr double kHotShare = 0.02;
 constexpr std::size_t kChunkBytes = engine::kDefaultChunkBytes;
 
-// The rates and processor times of runs of one kind.
+// The rates of the runs of one kind in GB/s, and their processor time in seconds per GB.
 struct Kept {
   Runs rate, seconds_per_gb;
   void add(const RoundRun& run, std::uint64_t bytes) {
@@ -36,8 +36,8 @@ struct Kept {
   }
 };
 
-// Writes new bytes into a share of the chunks at random places, as a job with a small hot set does between
-// two rounds.
+// Writes new bytes into the share kHotShare of the chunks, at random places, as a job with a small hot set
+// does between two rounds. Returns the number of bytes written.
 Result<std::uint64_t> heat(DeviceBuffer& memory, std::uint64_t seed) {
   std::vector<std::byte> chunk(kChunkBytes);
   std::vector<std::uint64_t> places(memory.bytes() / kChunkBytes);

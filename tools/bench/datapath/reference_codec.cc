@@ -19,7 +19,7 @@ namespace {
 constexpr double kMaxPackedBits = 7.7;
 constexpr int kAcceleration = 100;
 constexpr std::size_t kSamples = 4096;
-// The flag in a plane's length which marks that the plane is stored and not a frame.
+// The flag in a plane's length that marks a plane stored without coding, in contrast to a zstd frame.
 constexpr std::uint32_t kStored = 1U << 31;
 
 Error refused(std::string_view what, std::size_t code) {

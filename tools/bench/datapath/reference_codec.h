@@ -6,11 +6,11 @@
 //   CKPT_TRY(size, reference->encode(chunk, previous, out));            // out: bound(chunk.size()) bytes
 //   CKPT_TRYV(reference->decode(wire.first(size), previous, chunk_out));
 //
-// Elements are rotated so that the sign is the lowest bit. Alternatively, they become the zigzag of their
-// difference to `previous` in the order of floats. They are split into byte planes. Planes whose sampled
-// entropy is above 7.7 bits are stored. The others are zstd frames of level -100 (acceleration 100) with
-// literals always compressed by Huffman. The reference measurement used chunks of kReferenceChunkBytes.
-// Splitting uses libckpt's code, so that the figures differ only by the coding.
+// Elements are rotated so that the sign is the lowest bit. With `difference`, they become instead the zigzag
+// of their difference to `previous` in the order of floats. They are split into byte planes. Planes whose
+// sampled entropy is above 7.7 bits are stored. The other planes are zstd frames of level -100 (acceleration
+// 100) with literals always compressed by Huffman. The reference measurement used chunks of
+// kReferenceChunkBytes. Splitting uses libckpt's code, so that the figures differ only by the coding.
 //
 // Threads: one. The decoder trusts its input, so pass only its own output to it. Errors: zstd's, as
 // kInternal. Sizes are in bytes, a multiple of the element's size.

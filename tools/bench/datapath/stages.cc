@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The section "stages": each stage of a round alone. A stage's rate per core is bytes over the processor time
-// of all participating processes (including a software device). So no pipeline of these stages can exceed
-// cores / sum(1 / rate per core) on this machine.
+// The section "stages" measures each stage of a round alone. A stage's rate per core is bytes over the
+// processor time of all participating processes (including a software device). So no pipeline of these stages
+// can exceed cores / sum(1 / rate per core) on this machine.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -74,7 +74,8 @@ class StageWork {
     sink_ = sum;
     return ok();
   }
-  // Fingerprints a message's chunks at the place where they were written, with one launch each.
+  // Fingerprints the chunks of each message at the place where they were written, with one launch per
+  // message.
   Result<void> fingerprint_target() {
     const ContextScope scope(device_);
     const std::size_t each = lane_message_bytes() / kChunkBytes;
@@ -94,7 +95,7 @@ class StageWork {
   }
 
  private:
-  // Creates the order of the pieces, which no prefetcher can predict.
+  // Creates random orders of the pieces of each size, which no prefetcher can predict.
   void make_orders(std::uint64_t bytes) {
     for (auto [order, piece] :
          {std::pair(&chunk_order_, kChunkBytes), std::pair(&run_order_, lane_message_bytes())}) {
@@ -138,7 +139,8 @@ class StageWork {
 
 namespace {
 
-// Returns the work with a measurement of the processor time of all its processes.
+// Returns a function that runs `work` and returns its wall-clock time and the processor time of all
+// participating processes.
 std::function<Result<StreamRun>()> timed(std::function<Result<void>()> work) {
   return [work = std::move(work), meter = CpuMeter()]() mutable -> Result<StreamRun> {
     meter.restart();

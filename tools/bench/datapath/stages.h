@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stages of a round, each alone. They are measured in turns so that other work can be interleaved with
-// them. Other users of the machine's memory then slow down both.
+// them. Other users of the machine's memory then slow down the stages and that work alike.
 //
 //   CKPT_TRY(stages, Stages::create(options, cores));
 //   loop: CKPT_TRYV(stages->turn());
@@ -33,13 +33,13 @@ class Stages {
   void drop_first();
   // Ends the stages' child process. No turn may follow.
   Result<void> finish();
-  // Fills in the columns, with a row for each stage and for the bound.
+  // Fills `section` with its columns, and with a row for each stage and for the bound.
   void fill(Section& section) const;
   // Returns one bound in GB/s for each turn: cores / sum(1 / rate per core). No pipeline of these stages can
   // exceed it.
   [[nodiscard]] Runs bounds(Path path) const;
-  // These functions return the seconds of one core for one GB through all stages, and through the scan, by
-  // the median rates.
+  // These functions return processor seconds per GB at the median rates: seconds() for all stages of `path`,
+  // and scan_seconds() for the scan.
   [[nodiscard]] double seconds(Path path) const;
   [[nodiscard]] double scan_seconds() const;
 

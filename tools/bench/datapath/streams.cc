@@ -35,7 +35,7 @@ Result<StreamRun> ByteStreams::run(unsigned connections, std::uint64_t bytes) {
     CKPT_TRY(source, kind_ == Kind::kTcp ? connect_tcp(text) : connect_ucx(text, kind_ == Kind::kSameHost));
     sources.push_back(std::move(source));
   }
-  CKPT_TRYV(child_->receive());  // waits until all are connected
+  CKPT_TRYV(child_->receive());  // waits until all connections are made
 
   const CpuMeter meter({child_->pid()});
   const Nanos start = now_ns();
@@ -47,7 +47,7 @@ Result<StreamRun> ByteStreams::run(unsigned connections, std::uint64_t bytes) {
   for (Result<void>& result : results) {
     CKPT_TRYV(std::move(result));
   }
-  CKPT_TRYV(child_->receive());  // waits until all bytes have arrived
+  CKPT_TRYV(child_->receive());  // waits until all bytes have arrived at the second process
   return StreamRun{now_ns() - start, meter.elapsed()};
 }
 

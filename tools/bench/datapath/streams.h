@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte streams from this process to a second one over loopback. One kind is a plain TCP stream, as a plain
-// tool would send. The other kind is UCX lanes, as in the engine. Messages have the same size, and are sent
-// from a ring of buffers that does not change. The rings are larger than a processor's caches. A round's
-// bytes come from memory, so the compared bytes must come from memory too.
+// tool would send. The other kind is UCX lanes, as in the engine. Both kinds send messages of the same size
+// from a ring of buffers whose content does not change. The rings are larger than a processor's caches. A
+// round's bytes come from memory, so the compared bytes must come from memory too.
 //
 // A run's time is from the first byte until the second process has reported the last byte. Connections are
-// made before.
+// made before the first byte.
 // Threads: one thread per connection inside a run; one run at a time. Ownership: a stream owns its second
 // process. Errors: those of sockets, UCX and the second process.
 #pragma once
@@ -38,7 +38,7 @@ class ByteStreams {
   // The kind of stream. kSameHost: lanes whose payloads the sink reads in the source's memory.
   enum class Kind : std::uint8_t { kTcp, kUcx, kSameHost };
   static Result<std::unique_ptr<ByteStreams>> start(const std::string& program, Kind kind);
-  // Sends `bytes` bytes over `connections` connections at the same time.
+  // Sends `bytes` bytes in total over `connections` parallel connections.
   Result<StreamRun> run(unsigned connections, std::uint64_t bytes);
   Result<void> finish() { return child_->finish(); }
 

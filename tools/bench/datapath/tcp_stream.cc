@@ -44,7 +44,7 @@ class TcpSource final : public ByteSource {
   HostMemory ring_;
 };
 
-// Reads until `bytes` bytes have arrived.
+// Reads `bytes` bytes from the socket into `ring`, again and again from its start.
 Result<void> drain(int socket, std::span<std::byte> ring, std::uint64_t bytes) {
   for (std::uint64_t total = 0; total < bytes;) {
     const std::size_t at = total % ring.size();

@@ -71,8 +71,8 @@ class LaneEnd final : public transport::LaneHandler {
     }
     return state();
   }
-  // Counts down `received` when all messages have arrived. Then it drives the lane until the source closes
-  // it. A lane that is closed earlier may lose the source's last completions.
+  // Counts down `received` when `messages` messages have arrived. Then the function drives the lane until the
+  // source closes the lane, because an earlier close may lose the source's last completions.
   Result<void> receive(std::uint64_t messages, std::latch& received) {
     while (!error_ && received_ < messages) drive();
     received.count_down();

@@ -16,8 +16,8 @@
 namespace ckpt::bench {
 namespace {
 
-constexpr Nanos kPatience = 180'000'000'000;  // the deadline of a command, because a hang is a failure, not a
-                                              // measurement
+constexpr Nanos kPatience = 180'000'000'000;  // the time limit of a command in nanoseconds; a command that
+                                              // hangs is a failure, not a measurement
 constexpr std::uint64_t kSpareMemory = std::uint64_t{1} << 30;
 constexpr std::size_t kShownLogBytes = 2000;
 

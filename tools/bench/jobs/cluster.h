@@ -62,7 +62,7 @@ struct Move {
 // not end with "done" has no figures.
 Result<Move> parse_move(const Json& report);
 
-// The times at which a migration reached its phases, as wall clock in seconds.
+// The times at which a migration reached its phases, as wall clock in seconds since 1970; 0: not reached.
 struct Phases {
   double begun = 0;
   double precopy = 0;
@@ -71,7 +71,7 @@ struct Phases {
   double ended = 0;
 };
 
-// One move of ranks of a job, with the longest time of each kind.
+// One move of ranks of a job. Each time is the longest among the ranks.
 struct RanksMove {
   std::string id;          // the migration id of the first rank
   double downtime_ms = 0;  // the longest downtime of the moved ranks
@@ -118,8 +118,8 @@ class Cluster {
   Result<Move> migrate(const std::string& job, const Arguments& options);
   // Moves the job like migrate(). Any result other than "done" is an error.
   Result<Move> migrate_done(const std::string& job, const Arguments& options);
-  // Returns whether the node where jobs start has two GPUs. swap_done() moves such a job to the second GPU,
-  // or back to the first.
+  // Returns whether the node where jobs start has two GPUs. swap_done() moves a job on such a node to the
+  // second GPU, or back to the first.
   [[nodiscard]] bool has_second_gpu() const noexcept { return second_gpu_; }
   Result<Move> swap_done(const std::string& job, bool to_second, const Arguments& options);
   // Starts `ranks` ranks of the example `program`, all on the node where jobs start. `environment` has
@@ -132,8 +132,8 @@ class Cluster {
   [[nodiscard]] std::string home() const { return home_; }
   // Takes an image of the job into checkpoint_store(). Any result other than "done" is an error.
   Result<Snapshot> snapshot(const std::string& job);
-  // Has images of the job taken into checkpoint_store() until unprotect(). `every` has the form of the
-  // command's option.
+  // Starts the protection of the job: images are taken into checkpoint_store() at the interval `every` until
+  // unprotect(). `every` has the form of the command's option.
   Result<void> protect(const std::string& job, const std::string& every);
   Result<void> unprotect(const std::string& job);
   // Returns the version of the job's newest image; 0: none.
@@ -142,9 +142,9 @@ class Cluster {
   // memory from the image, in milliseconds.
   Result<double> restore(const std::string& job);
   [[nodiscard]] std::string checkpoint_store() const { return home_ + "/vault"; }
-  // Sends SIGTERM and waits until the job has ended.
+  // Sends SIGTERM and waits until the job has exited.
   Result<void> stop(const std::string& job);
-  // Waits until the job has ended on its own, with exit code 0.
+  // Waits until the job has exited on its own, with exit code 0.
   Result<void> wait(const std::string& job);
   Result<std::string> log(const std::string& job);
   // Returns the phase times of all migrations so far, by the migration's id.

@@ -5,9 +5,9 @@
 //   CKPT_TRY(interrupts, Interrupts::create());
 //   CKPT_TRY(done, run_command({{program, "argument"}, environment}, interrupts.get(), 60'000'000'000));
 //
-// Threads: one. Ownership: a RunningCommand that still runs at its end is killed and reaped. Errors:
-// kTimedOut naming the command; kAborted after SIGINT, SIGTERM or SIGHUP; kCorrupt for more than kMaxOutput
-// bytes; kIo. Times are CLOCK_BOOTTIME.
+// Threads: one. Ownership: the destructor of a RunningCommand kills and reaps a program that still runs.
+// Errors: kTimedOut naming the command; kAborted after SIGINT, SIGTERM or SIGHUP; kCorrupt for more than
+// kMaxOutput bytes; kIo. Times are CLOCK_BOOTTIME.
 #pragma once
 
 #include <sys/types.h>
@@ -37,7 +37,7 @@ class Interrupts {
   Interrupts& operator=(const Interrupts&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  // Takes the signal that is readable now, and stores it for the destructor.
+  // Reads the pending signals, and stores the last one for the destructor.
   void take();
 
  private:
@@ -67,9 +67,10 @@ class RunningCommand {
   RunningCommand(const RunningCommand&) = delete;
   RunningCommand& operator=(const RunningCommand&) = delete;
 
-  // Returns the next line of the standard output without its end; nullopt: no more lines.
+  // Returns the next line of the standard output without its line end; nullopt: no more lines.
   Result<std::optional<std::string>> read_line(Nanos deadline);
-  // Reads the rest and waits for the command's exit. `out` contains what read_line() has not taken.
+  // Reads the rest and waits for the command's exit. `out` contains the output that read_line() has not
+  // returned.
   Result<CommandOutput> finish(Nanos deadline);
 
  private:

@@ -27,7 +27,7 @@ struct Series {
       rates;  // step rate while communicators are made and memory is copied, relative to the steps before
 };
 
-// Moves the ranks away and back, which makes twice as many moves as pairs.
+// Moves the ranks away and back `pairs` times. Adds the moves and the step rates to `series`.
 Result<void> measure(Cluster& cluster, const std::string& job, const std::string& faults, Series& series,
                      unsigned pairs) {
   std::ofstream(faults) << (series.is_slow ? "init-delay " + std::to_string(kSlowInitMs) + "\n"
@@ -50,7 +50,8 @@ Result<void> measure(Cluster& cluster, const std::string& job, const std::string
 Result<std::vector<double>> pauses_of_one_rank(Cluster& cluster, unsigned pairs) {
   CKPT_TRY(job, cluster.run_job("charlm", kTraining));
   CKPT_TRYV(cluster.wait_for_steps(job, kFirstSteps));
-  CKPT_TRYV(cluster.migrate_done(job, {"--live"}));  // not counted: the first connection of the movers
+  CKPT_TRYV(cluster.migrate_done(job, {"--live"}));  // not counted, because the movers connect for the first
+                                                     // time
   std::vector<double> pauses;
   for (unsigned turn = 0; turn < 2 * pairs; ++turn) {
     CKPT_TRY(move, cluster.migrate_done(job, {"--live"}));

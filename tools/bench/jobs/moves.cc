@@ -31,7 +31,7 @@ struct Link {
 struct Workload {
   std::string name;
   Arguments arguments;
-  bool goals = false;  // true if the workload has goals; the issue sets them for hotset and serve
+  bool goals = false;  // true if the workload has goals; only hotset and serve have goals
 };
 
 // All moves of one workload over one link.
@@ -69,7 +69,8 @@ Result<std::vector<Series>> measure(Cluster& cluster, const Workload& workload, 
   for (const Link& link : links_of(workload)) all.push_back({&workload, link, {}});
   CKPT_TRY(job, cluster.run_job(workload.name, workload.arguments));
   CKPT_TRYV(cluster.wait_for_steps(job, 1));
-  CKPT_TRYV(cluster.migrate_done(job, {"--live"}));  // not counted: the first connection of the movers
+  CKPT_TRYV(cluster.migrate_done(job, {"--live"}));  // not counted, because the movers connect for the first
+                                                     // time
   for (unsigned turn = 0; turn < pairs; ++turn) {
     for (Series& series : all) {
       CKPT_TRY(pair, move_pair(cluster, job, series.link.options, turn));
@@ -195,8 +196,8 @@ void report_terms(Report& report, const std::vector<Series>& all) {
 }
 
 // Returns the bytes of chunks that were sent again, relative to the bytes of pages that changed before each
-// of these rounds. The set of pages that hotset changes is fixed. A round of a state worth moving is longer
-// than a step.
+// of these rounds. The set of pages that hotset changes is fixed, and a round of a state worth moving is
+// longer than a step. So the whole set has changed before each of these rounds.
 double amplification(const Move& move) {
   const double hot_pages = std::round(kHotShare * move.state_bytes / kPageBytes);
   return move.rounds > 1 ? move.dirty_bytes / ((move.rounds - 1) * hot_pages * kPageBytes) : 0;

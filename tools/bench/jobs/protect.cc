@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpumigrate-bench protect: a job whose state changes by 2 % per step, protected every second. Measures the
-// slowdown of the job and the bytes that snapshots write.
+// gpumigrate-bench protect: a job whose state changes by 2 % per step, protected every second. The section
+// measures the slowdown of the job and the bytes that snapshots write.
 #include <algorithm>
 #include <cmath>
 
@@ -47,7 +47,8 @@ Result<void> take_by_hand(Cluster& cluster, const std::string& job, std::uint64_
   return ok();
 }
 
-// Measures one stretch without protection and one with protection, of the same job.
+// Measures one period without protection, one period with protection, and manual snapshots, all of the same
+// job.
 Result<Turn> one_turn(Cluster& cluster, const std::string& job, std::uint64_t steps_a_second) {
   CKPT_TRY(before, steps_of(cluster, job));
   CKPT_TRYV(cluster.wait_for_steps(job, kSecondsOfStretch * steps_a_second));
@@ -78,7 +79,7 @@ Result<void> bench_protect(const BenchOptions& options, Report& report) {
   CKPT_TRYV(cluster->wait_for_steps(job, kTrialSteps));
   CKPT_TRY(trial, steps_of(*cluster, job));
   const auto a_second = static_cast<std::uint64_t>(std::max(1.0, std::round(step_rate(trial, 0, kEver))));
-  CKPT_TRYV(cluster->snapshot(job));  // not counted: a full snapshot
+  CKPT_TRYV(cluster->snapshot(job));  // not counted, because the first snapshot writes the whole state
   std::vector<double> rates, seconds, written, pauses, dirty;
   for (unsigned i = 0; i < options.pairs; ++i) {
     CKPT_TRY(turn, one_turn(*cluster, job, a_second));

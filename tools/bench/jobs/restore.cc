@@ -27,8 +27,8 @@ constexpr unsigned kMaxThreads = 8;                       // maximum number of t
 constexpr double kMinOfPlain = 0.8;
 constexpr double kNanosPerMs = 1e6;
 
-// Disables huge pages of software devices. A restore allocates its memory. A software device takes up to
-// seconds to find huge pages for that memory, while a GPU takes no time for any pages.
+// A scope in which software devices use no huge pages. A restore allocates its memory. A software device
+// takes up to seconds to find huge pages for that memory, while a GPU takes no time for any pages.
 class SmallPages {
  public:
   SmallPages() {
@@ -80,7 +80,7 @@ Result<void> drop_from_cache(const Files& files) {
   return ok();
 }
 
-// Returns the nanoseconds for reading all bytes.
+// Reads all pieces of the files on several threads. Returns the duration in nanoseconds.
 Result<double> read_plainly(const Files& files) {
   std::atomic<std::size_t> next{0};
   std::atomic<std::uint64_t> bytes{0};

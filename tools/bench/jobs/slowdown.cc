@@ -26,7 +26,7 @@ struct Program {
   double steps_per_second = 0;    // the rate of the trial run
 };
 
-// Returns the programs to measure. There are no pauses between steps, so that the whole time of a step
+// Returns the programs to measure. The programs do not pause between steps, so that the whole time of a step
 // counts.
 std::vector<Program> all_programs(std::uint64_t bytes) {
   const std::uint64_t of_hotset = std::max<std::uint64_t>(bytes / 4, std::uint64_t{4} << 20);
@@ -62,8 +62,8 @@ std::uint64_t steps_for(const Program& program, double seconds) {
   return std::max<std::uint64_t>(kTrialSteps, static_cast<std::uint64_t>(program.steps_per_second * seconds));
 }
 
-// Returns the steps per second while a live move stays in pre-copy. This is one long round, so that the pause
-// at its end has little effect.
+// Returns the steps per second while a live move stays in pre-copy. The pre-copy is one long round, so that
+// the pause at its end has little effect.
 Result<double> run_copied(Cluster& cluster, const Program& program, const Arguments& more) {
   CKPT_TRY(job, cluster.run_job(program.name, arguments_of(program, kForEver, true)));
   CKPT_TRYV(cluster.wait_for_steps(job, steps_for(program, kRunSeconds * kWarmUpShare)));
@@ -87,7 +87,7 @@ struct Rates {
   std::vector<double> without, idle, copied, slowed;
 };
 
-// Runs one turn of each kind, in an alternating order.
+// Measures the program once in each of the four ways. The order alternates with `turn`.
 Result<void> one_turn(Cluster& cluster, const Program& program, unsigned turn, Rates& rates) {
   const std::uint64_t steps = steps_for(program, kRunSeconds);
   for (unsigned i = 0; i < 4; ++i) {

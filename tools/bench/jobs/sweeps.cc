@@ -11,7 +11,7 @@
 namespace ckpt::bench {
 namespace {
 
-// the shares of the 4 KiB pages that change, in percent
+// The shares of the 4 KiB pages that a step changes, in percent.
 constexpr const char* kShares[] = {"0.5", "1", "2", "5", "10", "20"};
 constexpr const char* kLimits[] = {"0.25", "0.5", "1", "2", "4"};  // the limits of the link's rate in GiB/s
 constexpr std::uint64_t kMinBytes = std::uint64_t{4} << 20;

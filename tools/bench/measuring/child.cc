@@ -67,8 +67,8 @@ Result<std::unique_ptr<Child>> Child::start(const std::string& program, const st
   const UniqueFd theirs(ends[1]);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  // If the descriptor is already 3, it would keep its close-on-exec flag. So it is duplicated through another
-  // number.
+  // If the descriptor is already 3, a duplication onto 3 would keep its close-on-exec flag. So it is
+  // duplicated through another number.
   ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), 100);
   ::posix_spawn_file_actions_adddup2(&actions, 100, kSocketFd);
   ::posix_spawn_file_actions_addclose(&actions, 100);

@@ -6,8 +6,8 @@
 //   CKPT_TRYV(child->send({{"port", 4711}}));  CKPT_TRY(answer, child->receive());
 //   CKPT_TRYV(child->finish());                       // closes the socket: the child ends
 //
-// Roles are listed in child.cc. A child that encounters an error sends {"error": text}, which receive()
-// returns as an Error.
+// Roles are listed in child_roles.def. A child that encounters an error sends {"error": text}, which
+// receive() returns as an Error.
 // Threads: one per Child. Ownership: without finish(), the destructor of a Child closes the socket, and kills
 // and reaps the process. Errors: kUnavailable if the other side has exited, kProtocol for any message that is
 // not a JSON object.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the bench's second processes. Each returns when the parent closes the link (kUnavailable),
-// or at an error.
+// The functions of the bench's second processes. Each function runs until the parent closes the link, which
+// it returns as kUnavailable, or until another error.
 #pragma once
 
 #include "libckpt/base/result.h"

@@ -53,7 +53,7 @@ class PinnedBuffer {
 };
 
 // Plain host memory, in huge pages where available, so that page tables do not slow down the measured work.
-// Empty if the allocation failed.
+// The object is empty if the allocation failed.
 class HostMemory {
  public:
   explicit HostMemory(std::size_t bytes);

@@ -110,8 +110,8 @@ class Target final : public engine::ReceiverDelegate {
   std::condition_variable changed_;
   bool verified_ = false;
   std::optional<Error> failure_;
-  std::unique_ptr<engine::Receiver> receiver_;  // the last member, so destroyed first, because it calls this
-                                                // delegate
+  std::unique_ptr<engine::Receiver> receiver_;  // the last member, so that it is destroyed first, because it
+                                                // calls this delegate
 };
 
 }  // namespace
@@ -183,7 +183,7 @@ Result<std::unique_ptr<EngineSession>> EnginePair::begin(const SessionSetup& set
   CKPT_TRYV(
       session->sender_->add_region({kRegion, kGeneration, memory_->pointer(), memory_->bytes(), nullptr}));
   // As in a mover, the link is measured first. A codec's choice depends on the result. Also, the first
-  // message is then not the connection's first.
+  // message of the session is then not the first message of its connection.
   CKPT_TRYV(session->sender_->measure_link());
   return session;
 }

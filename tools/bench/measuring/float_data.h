@@ -8,8 +8,8 @@
 //   for (const FloatClass kind : kFloatClasses) measure(name_of(kind), bytes_of(data.now, kind),
 //   bytes_of(data.before, kind));
 //
-// The same settings yield the same bytes on every x86-64 machine. Takes about 1.5 s per million parameters
-// (14 + 2 bytes each, twice).
+// The same settings yield the same bytes on every x86-64 machine. Making the data takes about 1.5 s per
+// million parameters (14 + 2 bytes each, twice).
 // Threads: any, stateless. Sizes are in parameters. Throws std::bad_alloc.
 #pragma once
 

@@ -47,8 +47,8 @@ template <bool kPrefetch>
   return std::accumulate(lanes.begin(), lanes.end(), std::uint64_t{0});
 }
 
-// Reads four streams in parallel, as a fingerprint does. A single stream leaves the memory idle at the end of
-// each page, and reads a quarter less.
+// The read uses four streams in parallel, as a fingerprint does. A single stream leaves the memory idle at
+// the end of each page, and reads a quarter less.
 constexpr std::size_t kChunk = std::size_t{64} << 10;
 constexpr std::size_t kStreams = 4;
 
@@ -84,7 +84,7 @@ std::uint64_t read_streams_avx2(const std::byte* data, std::size_t bytes) noexce
   return std::accumulate(lanes.begin(), lanes.end(), read_streams_avx2(data + chunk, bytes - chunk));
 }
 
-// The AVX2 methods come first.
+// The AVX2 methods come first, because host_reads() returns the first methods of this list.
 constexpr std::array<HostRead, 6> kReads{{{"AVX2", &read_avx2<false>},
                                           {"AVX2, prefetching", &read_avx2<true>},
                                           {"AVX2, four streams", &read_streams_avx2},

@@ -21,7 +21,7 @@ namespace ckpt::bench {
 
 using Runs = std::vector<double>;
 
-// One measured run. The value is the reported figure (usually a rate).
+// A function that makes one measured run. It returns the reported figure (usually a rate).
 using Side = std::function<Result<double>()>;
 
 // Runs each side once unmeasured, so that no measurement is cold, and then A B C A B C ... `pairs` times.
@@ -40,7 +40,7 @@ Result<std::vector<Runs>> interleave(unsigned pairs, const std::vector<Side>& si
 // processes. A real GPU uses no processor time, so in that case only the host's part counts.
 class CpuMeter {
  public:
-  // Starts a measurement. `others` are participating child processes.
+  // Starts a measurement. `others` are child processes whose processor time is included.
   explicit CpuMeter(std::vector<pid_t> others = {});
   // Returns the processor time since the last restart().
   [[nodiscard]] Nanos elapsed() const;

@@ -12,7 +12,8 @@
 namespace ckpt::examples {
 namespace {
 
-constexpr std::uint32_t kMaxRanks = 16;  // the limit at which a rank's share is still a multiple of 4 places
+constexpr std::uint32_t kMaxRanks = 16;  // the maximum number of ranks; a rank's share is then still a
+                                         // multiple of 4 places
 
 struct Options {
   TrainingOptions training;
@@ -76,7 +77,7 @@ class Trainer {
   // Values that are summed over all ranks in each step.
   struct Shared {
     double loss = 0;
-    double ends = 0;  // set by rank 0 when it was requested to exit
+    double ends = 0;  // 1 on rank 0 after a request to exit, otherwise 0; the sum informs all ranks
   };
 
   // Returns a rank's share of the gradients. The number of weights is a multiple of 64.

@@ -13,7 +13,7 @@ namespace ckpt::examples {
 
 class StepGraph {
  public:
-  // Creates its own stream, which is ordered with the legacy stream.
+  // Creates the graph's own stream, which is ordered with the legacy stream.
   StepGraph();
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;

@@ -110,8 +110,8 @@ CUDASIM_KERNEL(tanh_gradient, float* CUDASIM_RESTRICT gradient, const float* CUD
   }
 }
 
-// Adds, with one block per token, the gradients of all places where the token occurred, in their order.
-// Threads: one for each of `width`.
+// Adds, with one block per token, the gradients of all places where the token occurred, in their order. A
+// block has one thread for each of the `width` columns.
 CUDASIM_KERNEL(embedding_gradient, const uint8_t* CUDASIM_RESTRICT context,
                const float* CUDASIM_RESTRICT input_gradient, uint32_t places, uint32_t width,
                float* CUDASIM_RESTRICT out) {

@@ -31,7 +31,8 @@ struct Shape {
 
 class Model {
  public:
-  // Takes `batch`, the number of a step's kBatch places that this model computes, a multiple of 4.
+  // Creates a model. `batch` is the number of a step's kBatch places that this model computes, and is a
+  // multiple of 4.
   Model(Session& session, const Shape& shape, std::uint64_t text_bytes, std::uint32_t batch = kBatch);
 
   void initialise(std::uint64_t seed, const std::vector<std::uint8_t>& text);
@@ -46,7 +47,7 @@ class Model {
   void take(const std::vector<std::uint64_t>& share);
   void compute();
   [[nodiscard]] CUdeviceptr gradients() const { return gradients_; }
-  // returns the number of gradients (floats)
+  // Returns the number of gradients, each of which is a float.
   [[nodiscard]] std::uint64_t gradient_count() const { return at_.end; }
   [[nodiscard]] CUdeviceptr weights() const { return weights_; }
   void update(std::uint64_t step) { update(step, 0, at_.end); }

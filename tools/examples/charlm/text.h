@@ -15,8 +15,8 @@ struct Text {
   std::string alphabet;  // the byte of each token
 };
 
-// Loads a file. `file` empty: loads all regular files of /usr/share/common-licenses in the order of their
-// names.
+// Loads `file`. If `file` is empty, loads all regular files of /usr/share/common-licenses in the order of
+// their names.
 Text load_text(const std::string& file);
 
 }  // namespace ckpt::examples

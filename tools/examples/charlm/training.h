@@ -33,7 +33,8 @@ struct Progress {
   Batches batches;
   double mean_loss = 0;  // mean over about the last 50 steps
   std::uint64_t moves = 0;
-  bool was_asked_to_end = false;  // set by --until, after the last counted step
+  bool was_asked_to_end = false;  // true once the file given by --until exists, which is checked after each
+                                  // counted step
   Pace pace;
 
   // Returns whether the file given by --until exists.
@@ -41,7 +42,8 @@ struct Progress {
   [[nodiscard]] bool is_over(const TrainingOptions& options) const {
     return was_asked_to_end || step >= options.steps;
   }
-  // Prints the step if a line is due.
+  // Counts the step, updates the mean loss and waits until the step has its minimum length. Prints the step
+  // if a line is due.
   void end_step(double loss, const TrainingOptions& options);
   // Returns the program's last line.
   [[nodiscard]] nlohmann::ordered_json result(const std::string& digest, std::uint64_t parameters) const;

@@ -100,7 +100,7 @@ class Session {
   void tensor(const char* name, CUdeviceptr pointer, ckpt_dtype dtype, std::vector<std::uint64_t> shape,
               ckpt_kind kind);
   void host_state(const char* name, void* pointer, std::size_t bytes);
-  // Returns whether this instance takes over from another instance.
+  // Calls ckpt_ready(). Returns whether this instance takes over from another instance.
   bool ready();
   void barrier();
   void shutdown();

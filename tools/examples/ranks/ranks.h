@@ -24,8 +24,8 @@ struct Ranks {
 
 class Communicator {
  public:
-  // Joins all ranks. Construct the object before Session::ready(). A session also has a communicator for
-  // moved ranks.
+  // Registers the group of all ranks with the session, which also provides a communicator for moved ranks.
+  // Construct the object before Session::ready(). Does nothing without a session.
   Communicator(Session& session, const Ranks& ranks);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -39,7 +39,8 @@ class Communicator {
   // invalid.
   [[nodiscard]] std::uint64_t epoch() const { return group_ != nullptr ? ckpt_nccl_epoch(group_) : 0; }
 
-  // Sums in place. This function and the following ones enqueue on the current stream.
+  // Sums `count` values in place over all ranks. This function and the following ones enqueue their work on
+  // the current stream.
   void sum(CUdeviceptr values, std::size_t count, ncclDataType_t type);
   // Sums the rank's own share over all ranks. Each rank has `share` floats of `values`, selected by its
   // number. gather_shares() gathers the shares of all ranks.

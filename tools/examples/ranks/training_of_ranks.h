@@ -11,7 +11,8 @@
 
 namespace ckpt::examples {
 
-// Trains. `trainer` has initialise(), step(), digest() and parameters(). Prints the rank's last line.
+// Trains until the last step. `trainer` has initialise(), step(), digest() and parameters(). Prints the
+// rank's last line.
 template <class Trainer>
 void train(const char* name, Trainer& trainer, Session& session, Communicator& communicator,
            Progress& progress, const Ranks& ranks, const TrainingOptions& options) {

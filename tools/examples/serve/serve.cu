@@ -29,7 +29,7 @@ CUDASIM_KERNEL(append_rows, const float* CUDASIM_RESTRICT weights, float* cache,
                uint64_t cache_rows, uint64_t first, uint64_t prompt) {
   const uint64_t token = mix(prompt + CUDASIM_BLOCK_INDEX());
   const uint64_t row = first + CUDASIM_BLOCK_INDEX();
-  // Uses older rows only, since other blocks may still compute the rows of this prompt.
+  // The kernel uses older rows only, since other blocks may still compute the rows of this prompt.
   const uint64_t filled = first < cache_rows ? first : cache_rows - CUDASIM_GRID_BLOCKS();
   const uint64_t older = filled == 0 ? 0 : (first + cache_rows - 1 - mix(token) % filled) % cache_rows;
   const float* const from = weights + (token % weight_rows) * kWidth;
@@ -60,7 +60,7 @@ CUDASIM_KERNEL(score_rows, const float* CUDASIM_RESTRICT rows, const float* CUDA
 }
 
 // Stores the bits of the best score in answer[0], and its place among `count` (the first of equals) in
-// answer[1]. One block.
+// answer[1]. The kernel runs as one block.
 CUDASIM_KERNEL(best_score, const float* CUDASIM_RESTRICT scores, uint64_t count,
                float* CUDASIM_RESTRICT answer) {
   CUDASIM_SHARED(float, best, kThreads);

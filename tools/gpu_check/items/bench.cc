@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sections of gpumigrate-bench, each as a separate item. A section that does not finish in time does not
-// affect others, and processes that it leaves behind are killed with it.
+// affect other sections, and processes that it leaves behind are killed with it.
 #include <unistd.h>
 
 #include "libckpt/base/fd.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The items that move the ckpt.h examples. Each example is moved live between two agents of a separate
-// cluster, there and back. It is then compared with a run that was never moved, because a job's digest covers
-// all its state. The agents use two GPUs if available, otherwise both share one.
+// cluster, there and back. Its digest is then compared with that of a run that was never moved; a job's
+// digest covers all its state. The agents use two GPUs if available, otherwise both share one.
 #include <algorithm>
 
 #include "tools/gpu_check/items/examples.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kStateBytes = 1024 * kMiB;
-constexpr std::uint64_t kSoftwareBytes = 128 * kMiB;  // used if the device memory is host memory
+constexpr std::uint64_t kSoftwareBytes = 128 * kMiB;  // the state's size if the device memory is host memory
 constexpr std::uint64_t kQuickBytes = 32 * kMiB;
 constexpr std::uint64_t kCharlmBytes = 512 * kMiB;  // an upper limit of the example's memory
 constexpr std::uint64_t kStepsBefore = 10;

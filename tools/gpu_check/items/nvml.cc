@@ -55,7 +55,7 @@ static_assert(sizeof(EventData) == 32);
 
 using EventSet = struct EventSetOpaque*;
 
-// The entry points that the agent does not use. A driver may lack any of them.
+// The entry points of NVML that the agent does not use. A driver may lack any of them.
 struct Functions {
   explicit Functions(void* library) {
     find(library, "nvmlDeviceGetHandleByIndex_v2", by_index);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The item of driver_probe, evaluated variant by variant.
+// The item probe. It runs driver_probe and evaluates the report variant by variant.
 #include <algorithm>
 
 #include "tools/gpu_check/commands.h"

@@ -16,7 +16,7 @@ std::string why_not(const Setting& setting, const std::string& script) {
   return std::filesystem::exists(script) ? "" : "it is for the bundle (tools/bundle): there is no " + script;
 }
 
-// Runs one case of moves.py: its report has the case's findings, or the reason of its failure.
+// Runs one case of moves.py. The script's report has the case's findings, or the reason of its failure.
 Result<Outcome> run_moves(const Setting& setting, const std::string& name) {
   const std::string script = setting.programs + "/../share/torch/moves.py";
   if (std::string reason = why_not(setting, script); !reason.empty()) return not_possible(std::move(reason));

@@ -63,8 +63,8 @@ def main():
     job = gpumigrate.attach(model=model, optimizer=optimizer, loader=batches)
     job.warmup(lambda: learn(*next(iter(Batches(options.vocabulary)))))
     for batch in job.steps():
-        number = batches.next  # the number also continues in a moved job, whose standby continues the
-                               # source's batches
+        number = batches.next  # a moved job continues this number, because its standby continues the source's
+                               # batches
         print("step", number, learn(*batch).hex(), flush=True)
         if number == options.steps:
             break

@@ -23,7 +23,7 @@ std::string view_health(const api::Health& health, const Layout& layout);
 // These functions show the plan, and the progress of its execution.
 std::string view_rebalance(const api::RebalancePlan& plan, const Layout& layout);
 std::string view_rebalance(const api::Rebalance& run, const Layout& layout);
-// shows the result of `cluster recover`
+// Shows the result of `cluster recover`.
 std::string view_recovery(const api::Recovery& recovery, const Layout& layout);
 
 }  // namespace ckpt::cli

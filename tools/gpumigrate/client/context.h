@@ -16,11 +16,11 @@ namespace ckpt::cli {
 struct Context {
   std::ostream& out;      // the stream for results
   std::ostream& err;      // the stream for progress, notes and errors
-  bool terminal = false;  // `err` is a terminal
+  bool terminal = false;  // true if `err` is a terminal
   bool json = false;      // true with -o json
   CoordinatorClient coordinator;
-  std::chrono::milliseconds patience{60'000};            // how long a lost coordinator is redialed
-  std::chrono::milliseconds shown_after{1'000};          // waits that last longer are shown
+  std::chrono::milliseconds patience{60'000};            // the time for which a lost coordinator is redialed
+  std::chrono::milliseconds shown_after{1'000};          // the duration after which a wait is shown
   Screen screen{};                                       // the terminal or pipe behind `out`
   bool wide = false;                                     // true with -o wide
   std::function<std::int64_t()> now_ms = wall_clock_ms;  // the clock from which ages are computed
@@ -28,7 +28,8 @@ struct Context {
   [[nodiscard]] const std::string& home() const noexcept { return coordinator.home(); }
   // Prints one line on `err`.
   void note(const std::string& line);
-  // Returns the layout of results. On a terminal they fit its width, and elsewhere they are not shortened.
+  // Returns the layout of results. On a terminal, results fit the terminal's width. Elsewhere they are not
+  // shortened.
   [[nodiscard]] Layout layout() const;
   // Prints the result as JSON.
   void print(const Json& value);

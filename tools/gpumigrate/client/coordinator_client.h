@@ -21,7 +21,7 @@ struct LogPiece {
   std::uint64_t length = 0;   // bytes of the whole log that the coordinator knows
   std::string incarnation;    // the number of the instance that wrote the bytes
   std::string restored_from;  // the image that the instance was started from; empty: none
-  double lost_ms = 0;         // work since that image, in milliseconds, which is lost
+  double lost_ms = 0;         // the lost work since that image, in milliseconds
   std::string missing;        // unreachable nodes whose output was skipped
   std::uint64_t skipped = 0;  // bytes before `bytes` that were skipped because a node has deleted them
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exit codes that scripts rely on, and the exit code of each error. Pure.
+// The exit codes that scripts rely on, and the exit code of each error.
+// Threads: pure functions.
 #pragma once
 
 #include "libckpt/base/error.h"

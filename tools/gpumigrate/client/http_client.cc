@@ -30,8 +30,8 @@ struct HttpClient::Loop {
   int interrupts = 0;            // interrupts since the last consume_interrupts()
   std::function<void()> cancel;  // ends the current wait
   std::function<void()> on_interrupt;
-  // The handler compares itself with this timer, because asio may still call the handler of a replaced timer
-  // that was already due.
+  // The handler compares its own timer with this one, because asio may still call the handler of a replaced
+  // timer that was already due.
   std::shared_ptr<asio::steady_timer> deadline;
   bool is_over_time = false;
   std::shared_ptr<asio::steady_timer> ticker;

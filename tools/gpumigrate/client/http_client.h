@@ -77,7 +77,7 @@ class HttpClient {
   void set_ticker(std::chrono::milliseconds every, std::function<void()> action);
 
   static constexpr std::chrono::milliseconds kRedialInterval{250};
-  // Waits before a lost coordinator is redialed. Ends early at an interrupt or the deadline.
+  // Waits for `time` before a lost coordinator is redialed. An interrupt or the deadline ends the wait early.
   void pause(std::chrono::milliseconds time);
   // Waits like pause(), but also ends when one of the descriptors is readable. The descriptors must support
   // poll().

@@ -54,7 +54,7 @@ Result<std::string> image_meant(const std::vector<api::Image>& images, const std
     if (is_of_job && is_version) found.push_back(image);
   }
   if (found.empty()) return Error(ErrorCode::kNotFound, "There is no image \"" + given + "\"");
-  // A job's name means its newest image, unless several jobs have the name.
+  // A job's name denotes its newest image, unless several jobs have the name.
   if (mark == std::string::npos && are_of_one_job(found)) found = newest_of(found);
   if (found.size() > 1) return ambiguous(given, found);
   return found.front().id;

@@ -16,7 +16,8 @@ namespace ckpt::cli {
 // Returns whether the text names an image. No job's name contains '@' or '#'.
 bool is_image(const std::string& text);
 
-// Returns the id of the image that `given` names among `images`, all images of the cluster. Pure.
+// Returns the id of the image that `given` names among `images`, all images of the cluster.
+// Threads: pure function.
 Result<std::string> image_meant(const std::vector<api::Image>& images, const std::string& given);
 
 // Queries the coordinator for the images, unless `given` is an id. An id is returned without a query.

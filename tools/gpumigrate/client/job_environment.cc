@@ -16,12 +16,14 @@ namespace {
 
 constexpr std::size_t kMaxVariablesBytes = std::size_t{512} << 10;
 
-// The variables for the lookup of programs, for the user's folders and for output.
+// The variables that `run` sends by default for the lookup of programs, for the user's folders and for
+// output.
 constexpr std::array kSentNames = {
     "COLUMNS", "HOME", "LANG",   "LANGUAGE", "LINES", "LOGNAME",     "MPLCONFIGDIR",       "PATH",
     "SHELL",   "TERM", "TMPDIR", "TZ",       "USER",  "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT",
 };
-// Settings of interpreters, compute libraries and frameworks.
+// The prefixes of variables with settings of interpreters, compute libraries and frameworks. `run` sends
+// these variables by default.
 constexpr std::array kSentPrefixes = {
     "ACCELERATE_", "CONDA_",   "CUBLAS_", "CUDA_",       "CUDNN_",  "CUPY_",         "DATASETS_",
     "GLOO_",       "GOMP_",    "HF_",     "JAX_",        "KMP_",    "LC_",           "MASTER_",
@@ -29,7 +31,7 @@ constexpr std::array kSentPrefixes = {
     "PYTHON",      "PYTORCH_", "TF_",     "TOKENIZERS_", "TORCH",   "TRANSFORMERS_", "TRITON_",
     "UCX_",        "VLLM_",    "WANDB_",  "XDG_",        "XLA_",
 };
-// Parts of names that suggest a secret value.
+// The parts of names that suggest a secret value. `run` does not send a variable with such a name by default.
 constexpr std::array kSecretParts = {"TOKEN",      "SECRET", "PASSWORD", "PASSWD",
                                      "CREDENTIAL", "KEY",    "AUTH",     "COOKIE"};
 

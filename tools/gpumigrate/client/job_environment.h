@@ -18,10 +18,10 @@ namespace ckpt::cli {
 struct EnvironmentOptions {
   std::vector<std::string> variables;  // NAME=VALUE, or NAME for the shell's value
   std::string file;                    // a file with one variable on each line, in the same form; empty: none
-  bool all = false;                    // sends the shell's whole environment
+  bool all = false;                    // true: sends the shell's whole environment
 };
 
-// Returns true for a variable that is sent by default.
+// Returns whether `run` sends the variable by default.
 [[nodiscard]] bool is_sent_by_itself(std::string_view name);
 // Joins the variables of the shell, those of the file and the named ones. A later value replaces an earlier
 // one.

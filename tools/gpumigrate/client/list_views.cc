@@ -47,7 +47,8 @@ Tone tone_of_result(const std::string& result) {
   return result == "lost" || result == "failed" ? Tone::kBad : Tone::kWarning;
 }
 
-// Returns "no", "yes", or "within its node; 2 obstacles" if the job cannot move to another node.
+// Returns whether the job can move: "yes", "no", or "within its node; 2 obstacles" if the job cannot move to
+// another node.
 std::string movable_of(const api::Job& job) {
   if (!job.movable) return "no";
   const std::string obstacles = obstacles_of(job);

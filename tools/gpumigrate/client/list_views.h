@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's lists as tables. Pure functions of the JSON. A missing field is shown as "-".
+// The coordinator's lists as tables.
+// Threads: pure functions of the JSON. A missing field is shown as "-".
 #pragma once
 
 #include <functional>
@@ -23,11 +24,11 @@ bool has_ended(const api::Job& job);
 std::string obstacles_of(const api::Job& job);
 // Returns the migrations of an answer: a page of /v1/migrations, or the whole list.
 std::vector<api::Migration> migrations_in(const Json& answer);
-// Returns "node-a:0", or "-".
+// Returns the GPUs of the job like "node-a:0", or "-" if its place is unknown.
 std::string place_of(const api::Job& job);
 // Returns the reason of a migration: an operator's text, or a text like "drain d5: new driver".
 std::string reason_of(const api::Migration& migration);
-// Returns "running", "moving 62%", "exited 0" and so on.
+// Returns the state of the job as text, like "running", "moving 62%" or "exited 0".
 Cell state_of_job(const api::Job& job, const MoveOf& move_of);
 // Returns the age and place of the newest image, like "12s ago @node-c", or "FAILS (describe)".
 Cell protection_of_job(const api::Job& job, const Layout& layout);

@@ -22,19 +22,19 @@ class LogStream {
   LogStream(Context& context, std::string job, LogWish wish = {})
       : context_(context), job_(std::move(job)), wish_(wish) {}
 
-  // Makes one call. Returns false once the job has ended and all its output is copied.
+  // Makes one call. Returns false once the job has exited and all its output is copied.
   Result<bool> next(std::chrono::milliseconds follow);
-  // Returns whether the last call returned bytes and more may follow at once. It becomes false for a job that
-  // writes faster than its log is read, so that reading ends.
+  // Returns whether the last call returned bytes and more may follow at once. The result becomes false for a
+  // job that writes faster than its log is read, so that reading ends.
   [[nodiscard]] bool copied() const noexcept { return copied_; }
   // Copies the last `lines` of the log, reading only its end. next() continues after these lines.
   Result<void> copy_tail(std::uint64_t lines);
-  // Copies until the job ends, across moves of the job and restarts of the coordinator. An error of
+  // Copies until the job exits, across moves of the job and restarts of the coordinator. An error of
   // `on_interrupt` ends the copying.
   Result<void> follow(const std::function<Result<void>()>& on_interrupt);
 
  private:
-  // Makes one call and returns its output with marks. The next call continues after it.
+  // Makes one call and returns its output with marks. The next call continues after this output.
   Result<std::string> read(std::chrono::milliseconds follow);
   Result<std::string> read_to_end(std::uint64_t from);
   std::string mark_of(const LogPiece& piece) const;

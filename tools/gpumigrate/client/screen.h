@@ -20,8 +20,8 @@ struct ScreenSize {
 };
 
 struct Screen {
-  bool terminal = false;                  // standard output is a terminal
-  bool colour = false;                    // the terminal shows colors, and the user wants them
+  bool terminal = false;                  // true if standard output is a terminal
+  bool colour = false;                    // true if the terminal shows colors, and the user wants them
   std::function<ScreenSize()> measure{};  // called for each frame, because windows change their size; may be
                                           // empty
 
@@ -31,7 +31,7 @@ struct Screen {
 // The form of a view of the coordinator's answers. It is a plain value, so that views are pure functions.
 struct Layout {
   std::size_t width = kUnlimited;  // the length limit of lines
-  bool wide = false;               // -o wide: shows the less common columns as well
+  bool wide = false;               // true with -o wide: the less common columns are shown as well
   bool colour = false;
   std::int64_t now_ms = 0;  // Unix time from which ages are computed
   bool ages = true;  // false: ages are omitted, so that two views differ only if something has happened

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes, spans and ages as short texts for screens, and times of the API as numbers. Pure.
+// Sizes, spans and ages as short texts for screens, and times of the API as numbers.
+// Threads: pure functions.
 #pragma once
 
 #include <concepts>
@@ -44,12 +45,13 @@ std::string short_age(Number milliseconds) {
   return short_age(static_cast<double>(milliseconds));
 }
 
-// These functions join texts with a separator between them. Without texts the result is empty, or "-".
+// These functions join texts with a separator between them. Without texts, joined() returns an empty text,
+// and joined_or_dash() returns "-".
 std::string joined(const std::vector<std::string>& texts, std::string_view separator);
 std::string joined_or_dash(const std::vector<std::string>& texts, std::string_view separator);
 // Returns how long ago the time was, or "-" if the text is not a time.
 std::string age_of(const std::string& time, const Layout& layout);
-// These functions return "-" for an unknown value.
+// These functions return a value as text, or "-" if the value is unknown.
 template <class Number>
 std::string span_or_dash(const std::optional<Number>& milliseconds) {
   return milliseconds ? short_span(*milliseconds) : "-";

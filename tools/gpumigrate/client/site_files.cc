@@ -26,7 +26,7 @@ bool is_address(const std::string& text) {
   return !code;
 }
 
-// Returns an address in the form required before a port.
+// Returns the address in the form required before a port, with brackets around an IPv6 address.
 std::string host_text(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
 }

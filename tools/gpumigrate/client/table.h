@@ -2,7 +2,8 @@
 // Text that fits a terminal, and tables of such text. A column is as wide as its widest cell, with two blanks
 // to the next column. If a table is wider than its layout, cells are shortened first. Then the columns of the
 // highest rank are omitted. No line is wrapped. Cells come from other machines, so control characters are
-// shown as '?'. Pure.
+// shown as '?'.
+// Threads: pure functions.
 #pragma once
 
 #include <string>
@@ -27,7 +28,7 @@ struct ColumnRule {
   int rank = 0;               // 0: always shown; otherwise the columns of the highest rank are omitted first
   std::size_t min_width = 0;  // not 0: the column's cells may be shortened to this width
   bool wide = false;          // true: shown only with -o wide
-  bool right = false;         // the column's cells are aligned to the right
+  bool right = false;         // true: the column's cells are aligned to the right
 };
 
 struct Column {
@@ -61,7 +62,7 @@ std::string shortened(const std::string& text, std::size_t width);
 // Breaks a text at blanks into lines of at most `width` columns. A longer word is truncated.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 
-// Adds the terminal's color codes, if the layout has colors.
+// Returns `text` with the terminal's color codes for `tone`, if the layout has colors.
 std::string coloured(const std::string& text, Tone tone, const Layout& layout);
 
 }  // namespace ckpt::cli

@@ -29,7 +29,7 @@ std::string score_of(const api::Candidate& candidate) {
   return score;
 }
 
-// Shows every GPU with its reasons.
+// Shows every GPU as a row: whether it is suitable, its score and its reasons.
 std::string view_each_candidate(const std::vector<api::Candidate>& candidates, const Layout& layout) {
   Table table(
       {{"GPU", {.min_width = 8}}, "SUITABLE", {"SCORE", {.rank = 1}}, {"REASONS", {.min_width = 20}}});
@@ -169,7 +169,7 @@ std::string view_event(const api::Event& event, const Layout& layout) {
 
 namespace {
 
-// Shows the largest pieces in the order of time, and the sum of the others.
+// Shows the largest pieces in the order of time, and the sum of the other pieces.
 std::string view_breakdown(const api::PauseBreakdown& pieces) {
   constexpr std::size_t kShown = 3;
   const std::pair<double, const char*> named[] = {

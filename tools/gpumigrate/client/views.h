@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's answers as text for display. Pure functions. A missing field is shown as "-". No line is
-// longer than the layout's width.
+// The coordinator's answers as text for display.
+// Threads: pure functions. A missing field is shown as "-". No line is longer than the layout's width.
 #pragma once
 
 #include <string>
@@ -41,7 +41,7 @@ std::string view_change(const api::Migration& before, const api::Migration& afte
 
 // Shortens a time like "2026-01-01T00:00:00.000Z" to "00:00:00Z". A time of another day keeps its date.
 std::string clock_text(const std::string& time, const Layout& layout);
-// Wraps a text at blanks to the width of the layout.
+// Returns the text wrapped at blanks to the width of the layout.
 std::string paragraph(const std::string& text, const Layout& layout);
 // Returns a line "  name        value", wrapped if the layout has a width.
 std::string field_line(const char* name, const std::string& value, const Layout& layout,

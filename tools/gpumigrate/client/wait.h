@@ -15,7 +15,7 @@
 namespace ckpt::cli {
 
 enum class WaitKind {
-  kPolls,   // calls that may stay unanswered for next_call(); they end shortly after the limit
+  kPolls,   // calls that may stay unanswered for next_call(); these calls end shortly after the limit
   kAnswer,  // one call, which ends at the limit
   kFollow,  // calls like those of kPolls, for a follower that shows its own progress and handles the signals
 };
@@ -36,7 +36,8 @@ class Wait {
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
-  // Returns the reason if the wait is over. Callers must check it before each call to the coordinator.
+  // Returns the reason if the wait is over, otherwise nullopt. Callers must check it before each call to the
+  // coordinator.
   [[nodiscard]] std::optional<Error> end();
   [[nodiscard]] bool is_over_time() const;
   // Returns the error at the limit. is_limit() returns whether the limit ended the call that returned
@@ -60,7 +61,7 @@ class Wait {
   WaitSubject subject_;
   Clock::time_point since_ = Clock::now();
   std::optional<Clock::time_point> limit_;
-  bool is_shown_ = false;  // the line is currently shown on the terminal
+  bool is_shown_ = false;  // true while the line is shown on the terminal
   std::string last_line_;  // the last line, if `err` is not a terminal
 };
 

@@ -170,11 +170,11 @@ class Follower {
   OnInterrupt on_interrupt_;
   const Wait& wait_;
   ProgressLine line_;
-  bool has_ranks_ = false;  // other ranks move with the migration
+  bool has_ranks_ = false;  // true if other ranks move with the migration
   std::optional<Clock::time_point> ranks_asked_;
   api::Migration slowest_;  // the slowest rank
   int interrupts_ = 0;
-  bool is_abort_requested_ = false;  // the coordinator has accepted the abort
+  bool is_abort_requested_ = false;  // true once the coordinator has accepted the abort
   Clock::time_point lost_since_;
 };
 

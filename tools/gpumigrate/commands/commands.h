@@ -18,7 +18,7 @@ struct RunOptions {
   std::string name;
   std::string node;  // the target: NODE or NODE:GPU
   int gpus = 1;
-  int ranks = 0;  // the number of ranks; 0: `gpus` is that number
+  int ranks = 0;  // the number of ranks; 0: `gpus` is the number of ranks
   std::string nodes;
   std::string communicators;
   std::string connections;
@@ -33,7 +33,7 @@ struct RunOptions {
   int priority = 0;
   bool preempt = false;
   bool dry_run = false;
-  bool each = false;  // a dry run also shows the reasons of each GPU
+  bool each = false;  // true: a dry run also shows the reasons of each GPU
   bool detach = false;
   std::string timeout;  // the value of --timeout, which limits the wait for the start
 };
@@ -65,7 +65,7 @@ struct MigrateOptions {
   std::string timeout;
   std::string reason;
   bool dry_run = false;
-  bool each = false;  // a dry run also shows the reasons of each GPU
+  bool each = false;  // true: a dry run also shows the reasons of each GPU
   bool detach = false;
 };
 

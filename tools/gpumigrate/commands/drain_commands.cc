@@ -33,7 +33,7 @@ struct DrainOptions {
   bool cancel = false;
   bool each = false;  // true with -v
   bool all = false;
-  bool forgive = false;  // `uncordon`: also forgives findings of the last minutes
+  bool forgive = false;  // `uncordon`: true if findings of the last minutes are forgiven, too
 };
 
 template <typename View>

@@ -13,7 +13,7 @@ namespace ckpt::cli {
 
 std::string drain_path(const std::string& id);  // returns the path of the drain in the API
 
-// Returns the drain once it has ended.
+// Follows the drain to its end. Returns its final state.
 Result<Json> follow_to_its_end(Context& context, const std::string& id, const Wait& wait);
 
 }  // namespace ckpt::cli

@@ -45,7 +45,8 @@ Result<void> take_place(const std::string& place, Json& body) {
   return ok();
 }
 
-// Adds the ranks on one node, or on several.
+// Adds the number of ranks to the request: `gpus` for ranks on one node, or `ranks` and `nodes` for several
+// nodes.
 Result<void> add_ranks(const RunOptions& options, Json& body) {
   if (options.ranks == 0) {
     body["gpus"] = options.gpus;
@@ -184,7 +185,7 @@ int job_exit_code(Context& context, const Json& answer) {
   return job.exit_code.value_or(kRunFailed);
 }
 
-// Shows the job's output until the job ends. The first Ctrl-C stops the job. The second ends only the
+// Shows the job's output until the job exits. The first Ctrl-C stops the job. The second Ctrl-C ends only the
 // command.
 Result<int> attend(Context& context, const std::string& id) {
   int interrupts = 0;
@@ -237,7 +238,8 @@ int print_run_plan(Context& context, const Json& body, bool each, Wait& wait) {
   return shown.possible ? kDone : kRefused;
 }
 
-// Returns field 22 of /proc/PID/stat, or 0 if there is no such process.
+// Returns the start time of the process in clock ticks (field 22 of /proc/PID/stat), or 0 if there is no such
+// process.
 std::uint64_t start_ticks_of(int pid) {
   constexpr int kField = 22;
   auto stat = read_file("/proc/" + std::to_string(pid) + "/stat", 4096);
@@ -307,8 +309,8 @@ Result<Json> submit(Context& context, const Json& body, bool detach, Wait& wait)
 
 }  // namespace
 
-// Warns if the library cannot be loaded into the program. It checks the program on this machine. The job's
-// node may have a different program under the same path.
+// Warns if the library cannot be loaded into the program. The function checks the program on this machine,
+// while the job's node may have a different program under the same path.
 static void warn_of_missing_library(Context& context, const RunOptions& options) {
   if (options.cooperative) return;
   const char* path = std::getenv("PATH");

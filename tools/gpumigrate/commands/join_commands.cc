@@ -70,7 +70,7 @@ Result<std::string> read_token(const std::string& file) {
   return text;
 }
 
-// A client's folder with the token's certificate. The destructor removes the folder.
+// A temporary client's folder with the certificate and key of the token. The destructor removes the folder.
 class JoinerFolder {
  public:
   static Result<std::unique_ptr<JoinerFolder>> make(const JoinToken& token, const std::string& out) {

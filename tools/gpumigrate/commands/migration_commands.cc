@@ -67,7 +67,8 @@ Result<void> add_copying(const MigrateOptions& options, Json& body) {
   return ok();
 }
 
-// Splits a command into words like a shell, with quotes and backslashes. It expands nothing.
+// Splits a command into words like a shell, with quotes and backslashes. Variables and patterns are not
+// expanded.
 Result<std::vector<std::string>> words_of(const std::string& command) {
   std::vector<std::string> words;
   try {
@@ -82,7 +83,7 @@ Result<std::vector<std::string>> words_of(const std::string& command) {
   return words;
 }
 
-// Adds the standby's new program.
+// Adds the command of the program that continues to the request.
 Result<void> add_program(const MigrateOptions& options, Json& body) {
   if (options.exec.empty()) {
     if (!options.allow.empty()) return usage("--allow requires --exec");
@@ -95,7 +96,7 @@ Result<void> add_program(const MigrateOptions& options, Json& body) {
   return ok();
 }
 
-// Adds the ranks, which are comma-separated numbers.
+// Adds the ranks that move to the request. `options.ranks` has comma-separated numbers.
 Result<void> add_ranks(const MigrateOptions& options, Json& body) {
   if (options.ranks.empty()) return ok();
   std::istringstream given(options.ranks);

@@ -37,8 +37,8 @@ int exit_code_of(const api::Rebalance& run) {
   return run.state == "failed" ? kFailed : run.state == "stopped" ? kInterrupted : kDone;
 }
 
-// A follower of a run to its end. After the first Ctrl-C no further move begins. The second ends only the
-// command.
+// A follower of a rebalance until its end. After the first Ctrl-C no further move begins. The second Ctrl-C
+// ends only the command.
 class RebalanceFollower {
  public:
   RebalanceFollower(Context& context, const Wait& wait) : context_(context), wait_(wait) {}

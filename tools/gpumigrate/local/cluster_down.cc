@@ -19,8 +19,8 @@ bool is_live(const api::Job& job) {
   return !has_ended(job) && job.state != "unreachable";
 }
 
-// Requests all jobs to stop, and then waits for each. end_processes() terminates a job that does not stop,
-// together with its keeper.
+// Requests that all jobs stop, and then waits for each job. Returns the number of jobs. end_processes()
+// terminates a job that does not stop, together with its keeper.
 Result<int> stop_jobs(Context& context, Wait& wait) {
   wait.now_for("the jobs to end");
   auto jobs = context.coordinator.get_all("/v1/jobs", "jobs");
@@ -46,7 +46,7 @@ Result<int> stop_jobs(Context& context, Wait& wait) {
 }
 
 // Terminates the agents first, because they need the coordinator, and then the coordinator. Then it
-// terminates processes that outlive these, by design (keepers and their jobs) or after a crash.
+// terminates processes that outlive the daemons, by design (keepers and their jobs) or after a crash.
 Result<void> end_processes(Context& context, const LocalState& state, Wait& wait) {
   const auto by = [&](int descriptor, std::chrono::milliseconds time) {
     return wait_readable(context, wait, {descriptor}, time);

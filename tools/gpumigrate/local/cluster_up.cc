@@ -124,7 +124,7 @@ Result<void> ClusterStarter::have_coordinator() {
     if (!is_alive(state_.coordinator)) {
       CKPT_TRYV(start_coordinator());
     }
-    // This also waits for a coordinator of an interrupted `up`, because nodes need its addresses.
+    // This call also waits for a coordinator of an interrupted `up`, because nodes need its addresses.
     auto listens = wait_for_address(home() + "/coordinator");
     const bool had_ended = !own_.contains(state_.coordinator.pid) && !is_alive(state_.coordinator);
     if (listens || !had_ended) return listens;
@@ -148,7 +148,8 @@ Result<void> ClusterStarter::start_coordinator() {
   return save_local(home(), state_);
 }
 
-// Waits for the addresses. The coordinator replaces api.json once it listens.
+// Waits until the coordinator has written its addresses. The coordinator replaces api.json in `folder` once
+// it listens.
 Result<void> ClusterStarter::wait_for_address(const std::string& folder) {
   const UniqueFd changes(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!changes || ::inotify_add_watch(changes.get(), folder.c_str(), IN_MOVED_TO | IN_CLOSE_WRITE) < 0) {

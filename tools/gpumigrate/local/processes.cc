@@ -126,7 +126,7 @@ Result<bool> wait_for_end(const ProcessId& process, Clock::time_point deadline, 
   }
 }
 
-// Waits until all processes have exited or the time is over. Returns the remaining ones.
+// Waits until all processes have exited or `patience` is over. Returns the processes that still run.
 Result<std::vector<ProcessId>> wait_for_ends(const std::vector<ProcessId>& processes,
                                              std::chrono::milliseconds patience, const WaitReadable& wait) {
   const Clock::time_point deadline = Clock::now() + patience;

@@ -43,8 +43,8 @@ Result<UniqueFd> watch_end(const ProcessId& process);
 // wait.
 using WaitReadable = std::function<Result<void>(int descriptor, std::chrono::milliseconds time)>;
 
-// Signals the processes, and waits until all have exited or `patience` is over. Then it kills the remaining
-// processes and waits for them. After an error of `wait` it kills none.
+// Sends `signal` to the processes, and waits until all have exited or `patience` is over. Then it kills the
+// remaining processes and waits for them. After an error of `wait` it kills none.
 Result<void> end_all(const std::vector<ProcessId>& processes, int signal, std::chrono::milliseconds patience,
                      const WaitReadable& wait = {});
 

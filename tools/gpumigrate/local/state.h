@@ -32,7 +32,7 @@ Result<void> save_local(const std::string& home, const LocalState& state);
 
 class LocalLock {
  public:
-  // Takes the lock. Returns nullopt while another command on this home has the lock.
+  // Acquires the lock. Returns nullopt while another command on this home has the lock.
   static Result<std::optional<LocalLock>> try_acquire(const std::string& home);
 
  private:

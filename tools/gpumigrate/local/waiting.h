@@ -12,7 +12,7 @@ namespace ckpt::cli {
 // Waits until one of the descriptors is readable or the time is over.
 Result<void> wait_readable(Context& context, Wait& wait, const std::vector<int>& descriptors,
                            std::chrono::milliseconds time);
-// Takes the lock. Waits while another command on this home has the lock.
+// Acquires the lock. Waits while another command on this home has the lock.
 Result<LocalLock> acquire_lock(Context& context, Wait& wait);
 
 }  // namespace ckpt::cli

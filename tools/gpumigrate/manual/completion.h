@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion in shells. The scripts call the program for each word, because the program knows its options and
-// the names in the cluster. Pure. Errors: none.
+// Completion in shells. The shells' scripts call the program for each word, because the program knows its
+// options and the names in the cluster.
+// Threads: pure functions. Errors: none.
 #pragma once
 
 #include <functional>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned kColumns = 110;
 
-// Collects the visible commands, each before its subcommands.
+// Adds the visible commands to `all`, each command before its subcommands.
 void collect(const CommandDescription& command, std::vector<const CommandDescription*>& all) {
   for (const CommandDescription& each : command.commands) {
     if (each.hidden) continue;

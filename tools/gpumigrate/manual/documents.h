@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generates documents from the program's definition (libckpt/command_line/description.h), so that they match
-// the program. Pure. Errors: none.
+// the program.
+// Threads: pure functions. Errors: none.
 #pragma once
 
 #include <map>

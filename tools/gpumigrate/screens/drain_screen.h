@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The screen of a drain in the foreground on a terminal: a bar, and a line for each job that moves. The
 // percentage never decreases, although rounds send memory again and moves are repeated.
-// Threads: one owner. No I/O; no function fails.
+// Threads: one owner. The functions do no I/O and cannot fail.
 #pragma once
 
 #include <string>

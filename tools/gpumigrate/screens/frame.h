@@ -16,8 +16,8 @@ using Frame = std::vector<std::string>;
 // are omitted, the last line counts them.
 Frame frame_of(const std::string& text, ScreenSize size);
 
-// Returns the bytes that replace the frame on a terminal whose cursor is below the frame. Empty: nothing has
-// changed.
+// Returns the bytes that replace the frame on a terminal whose cursor is below the frame. The result is empty
+// if nothing has changed.
 std::string redraw(const Frame& shown, const Frame& next);
 
 // Returns the lines for a pipe: the lines of `text` whose line in `key` is new. `key` is the same text

@@ -38,7 +38,7 @@ inline constexpr std::uint32_t kLaneMagic = 0x314c'5047;  // the magic of a lane
 inline constexpr std::size_t kMaxChunks = 32;  // the maximum number of chunks in one message: 2 MiB of
                                                // default-sized chunks
 inline constexpr std::size_t kMaxTextBytes = 800;
-// the limit on the host state of one rank, in bytes
+// The limit on the host state of one rank, in bytes.
 inline constexpr std::uint64_t kMaxHostState = std::uint64_t{64} << 30;
 
 enum class LaneMessage : std::uint8_t {
@@ -180,7 +180,8 @@ class LaneBuffer {
   std::array<std::byte, kMaxLaneHeaderBytes> bytes_;
 };
 
-// Checks magic, a known type, this session, and a length that fits the type and count.
+// Reads the header. Checks its magic, that its type is known, that it belongs to this session, and that its
+// length fits the type and count.
 Result<LaneHeader> parse_lane_header(std::span<const std::byte> bytes, const SessionIdentity& id);
 
 // Returns record `index` of a message that parse_lane_header() accepted.

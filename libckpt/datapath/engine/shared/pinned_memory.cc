@@ -43,8 +43,8 @@ Result<PinnedMemory> PinnedMemory::create(const Device& device, std::size_t byte
   const ContextScope scope(device);
   void* memory = nullptr;
   CKPT_CUDA_TRY(device.api(), cuMemHostAlloc(&memory, bytes, 0));
-  // The driver's pages exist, of a size that the driver chooses. This process's page tables may not exist
-  // yet.
+  // The driver's pages exist, of a size that the driver chooses. This process's page table entries may not
+  // exist yet, so memset() creates them.
   std::memset(memory, 0, bytes);
   return PinnedMemory(device, static_cast<std::byte*>(memory), bytes, {});
 }
@@ -77,7 +77,8 @@ Result<PinnedMemory> PinnedMemory::map(const Device& device, UniqueFd file, std:
   ::madvise(at, bytes, MADV_HUGEPAGE);
   Error error(ErrorCode::kOutOfMemory, "There is no memory for " + std::to_string(bytes) + " pinned bytes");
   if (::madvise(at, bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) {
-    ::madvise(at, bytes, MADV_COLLAPSE);  // applies independently of the machine's setting for shared memory
+    ::madvise(at, bytes, MADV_COLLAPSE);  // makes huge pages independently of the machine's setting for
+                                          // shared memory
     const ContextScope scope(device);
     const CUresult pinned = device.api().cuMemHostRegister_v2(at, bytes, 0);
     if (pinned == CUDA_SUCCESS) return PinnedMemory(device, at, bytes, std::move(file));

@@ -94,7 +94,8 @@ void WorkPool::run(std::size_t worker) {
   for (;;) {
     while (::sem_wait(&waiting_) != 0 && errno == EINTR) {
     }
-    // Work is counted after its push, but an earlier push may still be incomplete: try again.
+    // Work is counted after its push, but an earlier push may still be incomplete. The thread then tries
+    // again.
     WorkQueue::Work work;
     while (!queue_.pop(work)) {
       if (stopping_.load()) return;

@@ -76,7 +76,7 @@ std::span<const std::byte> ShadowStore::find(ChunkHistory& history, std::uint32_
   const std::uint32_t index = history.shadows_[chunk].load(std::memory_order_relaxed);
   if (index == kNoShadow) return {};
   Place& place = places_[index];
-  // The place is being given to another chunk.
+  // If the place is busy, it is being given to another chunk.
   if (place.busy.exchange(true, std::memory_order_acquire)) return {};
   const bool mine = is_of(place, index, history, chunk);
   if (mine) place.used_round = round;

@@ -40,7 +40,7 @@ class LaneDispatch {
   // Returns the measurements of the round so far.
   [[nodiscard]] const Drained& only_sending() const noexcept { return only_sending_; }
   [[nodiscard]] Nanos held_up_time() const noexcept { return held_up_time_; }
-  // the time of the round's first copy; 0 if there is no chunk yet
+  // Returns the time of the round's first copy, or 0 if there is no chunk yet.
   [[nodiscard]] Nanos first_copy_ns() const noexcept { return first_copy_ns_; }
 
  private:

@@ -120,7 +120,7 @@ void SendLane::pop_dirty() {
     return;
   }
   queue_.pop();
-  if (queue_.size() == queue_.capacity() / 2) core_.notify();  // a scan that found the queue full continues
+  if (queue_.size() == queue_.capacity() / 2) core_.notify();  // wakes a scan that found the queue full
 }
 
 std::uint64_t SendLane::length_of(const DirtyChunk& chunk) const {
@@ -232,7 +232,8 @@ Result<void> SendLane::stage(Slot& slot, std::size_t worker) {
     const track::Fingerprint zeroes = zero_chunk(length);
     if (!chunk.zero) {
       message.staged[i] = fingerprint(message, i, {from, length});
-      chunk.zero = message.staged[i] == zeroes;  // the chunk was not scanned, or has become zero since
+      chunk.zero = message.staged[i] == zeroes;  // true if the chunk has become zero since the scan, or was
+                                                 // not scanned and is zero
       if (!chunk.zero && to != from) std::memmove(to, from, length);
       from += length;
     }

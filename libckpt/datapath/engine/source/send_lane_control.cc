@@ -103,7 +103,7 @@ bool SendLane::send_piece(Outgoing& outgoing) {
   const std::uint64_t limit = core_.limiter.message_bytes(core_.chunk_bytes, core_.message_bytes);
   const bool grows = blob.limit != 0;
   if (grows && blob.bytes.size() - outgoing.offset <= limit)
-    return false;  // the last piece must know that it is the last
+    return false;  // the last piece is sent once it is known to be the last
   const std::span<const std::byte> piece =
       blob.bytes.subspan(outgoing.offset, std::min<std::size_t>(limit, blob.bytes.size() - outgoing.offset));
   if (!admit(piece.size() + sizeof(LaneHeader) + sizeof(BlobRecord))) return false;

@@ -280,7 +280,7 @@ Result<RoundReport> Sender::final_round(bool with_host_state, const std::functio
 Result<void> Sender::resend_stale() {
   for (const ChunkId& stale : core_->take_stale()) {
     SourceRegion* region = core_->find_region(stale.region);
-    // The region was dropped in the meantime.
+    // If the region is missing or has another generation, the chunk's region was dropped in the meantime.
     if (region == nullptr || region->get().generation != stale.generation) continue;
     core_->mismatch(stale);
     DirtyChunk dirty;

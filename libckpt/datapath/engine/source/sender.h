@@ -70,8 +70,8 @@ struct SenderOptions {
   std::uint32_t window = kDefaultWindow;  // the number of messages per lane that wait for an acknowledgement
   std::uint64_t bandwidth = 0;
   codec::CodecMode codec = codec::CodecMode::kAuto;
-  std::uint64_t shadow_memory_bytes = 0;  // memory for the versions of chunks that were sent last; 0 disables
-                                          // differences
+  std::uint64_t shadow_memory_bytes = 0;  // the bytes of memory for the versions of chunks that were sent
+                                          // last; 0 disables differences
   double duty = 1.0;  // the share of the GPU's time that scans and copies may take before the final round
   std::uint64_t scan_piece_bytes = std::uint64_t{1} << 30;  // the maximum number of bytes of a scan for which
                                                             // a drop waits
@@ -139,7 +139,7 @@ class Sender {
   // Returns, after connect(), the number of lanes whose payloads the target reads from this process's memory
   // by this access or a better one.
   [[nodiscard]] std::size_t same_host_lanes(transport::PayloadAccess least) const;
-  // Sends the plan. Call it again with the regions added since, before their add_region().
+  // Sends the plan. If regions were added since, call it again with these regions before their add_region().
   Result<void> send_plan(std::span<const std::byte> plan);
   Result<void> add_region(TransferRegion region);
   // Abandons a region of a plan that will never be added, because it was freed meanwhile.

@@ -91,7 +91,7 @@ Result<void> SenderCore::diff(const SourceRegion& region, std::span<const track:
                               std::uint32_t first, std::vector<std::uint32_t>& dirty) const {
   const std::lock_guard lock(map_mutex_);
   auto result = map_.diff(region.get().id, region.get().generation, scanned, first, dirty);
-  // The region was dropped meanwhile.
+  // kNotFound means that the region was dropped meanwhile, which is not an error.
   if (!result && result.error().code() == ErrorCode::kNotFound) return ok();
   return result;
 }

@@ -73,15 +73,15 @@ class SourceRegion {
 struct DirtyChunk {
   SourceRegion* region = nullptr;
   std::uint32_t chunk = 0;
-  bool zero = false;  // the chunk had only zeros when scanned or staged, so it is sent as an order without a
-                      // payload
+  bool zero = false;  // whether the chunk had only zeros when scanned or staged, so that it is sent as an
+                      // order without a payload
   bool raw = false;   // whether the chunk arrived wrong and is sent without an encoding this time
   track::Fingerprint scanned;  // the fingerprint from the scan; unset if the chunk was not scanned, since the
                                // target has nothing of the region
 };
 
 struct ClockOffset {
-  Nanos offset = 0;       // target's clock minus source's clock
+  Nanos offset = 0;       // the target's clock minus the source's clock
   Nanos uncertainty = 0;  // half the fastest round-trip time
 };
 
@@ -128,8 +128,8 @@ class SenderCore {
   SenderCounters counters;
   std::atomic<std::uint32_t> round{0};
   std::atomic<std::uint64_t> calibrated_bytes{0};  // the bytes of measure_link() that were acknowledged
-  std::atomic<bool> cut{false};  // this round is cut short: queued chunks are dropped, and chunks in flight
-                                 // arrive
+  std::atomic<bool> cut{false};  // whether this round is cut short: queued chunks are then dropped, and
+                                 // chunks in flight arrive
 
   // ---- regions and the sent map
   Result<SourceRegion*> add_region(TransferRegion region);

@@ -66,7 +66,7 @@ class HostMemoryReservation {
   std::condition_variable changed_;
   bool filled_ = false;
   bool hurries_ = false;
-  bool over_ = false;  // the memory was extracted, or the reservation is being destroyed
+  bool over_ = false;  // whether the memory was extracted, or the reservation is being destroyed
   std::thread thread_;
 };
 

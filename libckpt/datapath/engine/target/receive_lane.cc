@@ -297,7 +297,7 @@ class Writes {
 Result<void> add_changed(Writes& writes, const ReceiverCore::Placed& placed,
                          std::span<const std::byte> encoded) {
   auto patch = codec::parse_blocks(encoded, placed.bytes);
-  if (!patch) return ok();  // the chunk's fingerprint will differ
+  if (!patch) return ok();  // skips a patch that cannot be decoded; the chunk's fingerprint will differ
   for (const codec::Piece& piece : *patch) {
     CKPT_TRYV(writes.add(placed.address + piece.offset, piece.bytes));
   }
@@ -358,7 +358,8 @@ Result<void> ReceiveLane::report_scattered(Slot& slot, CUstream stream) {
   return ok();
 }
 
-// Runs on a coding thread.
+// Decodes the slot's chunks if necessary, and waits until the device has fingerprinted them. Runs on a coding
+// thread.
 Result<void> ReceiveLane::decode_and_wait(Slot& slot, Decoder& decoder) {
   if (slot.decode) {
     CKPT_TRYV(decoder.begin({slot.places.data(), slot.header.count}));
@@ -368,7 +369,7 @@ Result<void> ReceiveLane::decode_and_wait(Slot& slot, Decoder& decoder) {
   return slot.batch->wait();
 }
 
-// Runs on a coding thread.
+// Finishes the work on a slot's chunks, and then wakes the lane. Runs on a coding thread.
 void ReceiveLane::work(std::size_t index, std::size_t worker) {
   Slot& slot = slots_[index];
   if (auto done = decode_and_wait(slot, *decoders_[worker]); !done) core_.fail(done.error());

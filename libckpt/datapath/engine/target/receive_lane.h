@@ -54,7 +54,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
     std::array<ChunkRecord, kMaxChunks> records;
     std::array<ReceiverCore::Placed, kMaxChunks> places;
     std::array<track::Fingerprint, kMaxChunks> fingerprints;
-    bool has_batch = false;        // data was written to the device, and `batch` fingerprints it
+    bool has_batch = false;        // whether data was written to the device, which `batch` fingerprints
     bool decode = false;           // whether the coding thread decodes the chunks, and writes them, too
     std::span<std::byte> payload;  // the received payload, which is in the slot or in the source's staging
                                    // memory
@@ -83,7 +83,7 @@ class ReceiveLane final : private transport::LaneHandler, private WorkHandler {
   void run();
   bool step();
   bool send_posted();
-  // Returns the header of a message that is allowed on this lane.
+  // Returns the header of a message. Returns an error if the message is not allowed on this lane.
   [[nodiscard]] Result<LaneHeader> parse(std::span<const std::byte> bytes) const;
   Result<void> handle(std::span<const std::byte> bytes, std::span<const std::byte> payload);
   Result<void> handle_chunks(const LaneHeader& header, std::span<const std::byte> bytes,

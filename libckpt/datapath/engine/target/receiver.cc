@@ -68,8 +68,8 @@ Receiver::~Receiver() {
   if (scanner_) scanner_->cancel();
   core_->hurry();
   for (const auto& lane : lanes_)
-    lane->stop();  // a lane's thread starts the scan, and the scan posts to a
-                   // lane
+    lane->stop();  // stops before the scan thread is joined, because a lane's thread starts the scan; the
+                   // lane is destroyed later, because the scan posts to a lane
   if (scan_thread_.joinable()) scan_thread_.join();
   workers_.reset();  // finishes the work on the lanes' slots
   lanes_.clear();

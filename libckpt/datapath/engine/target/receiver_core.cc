@@ -179,11 +179,11 @@ std::span<std::byte> ReceiverCore::blob_destination(const LaneHeader& header, co
     auto begun = begin_blob(header.type, blob, record.total);
     if (!begun) return {};
   }
-  // The host state is now complete.
+  // The source has now completed the host state: this record states its final length.
   if (header.type == LaneMessage::kHostState && record.total < blob.total && blob.begun < record.total)
     blob.total = record.total;
   if (record.total != blob.total || record.offset != blob.begun || bytes > blob.total - blob.begun) return {};
-  // The host state was already verified.
+  // If host_memory_ is not set any more, the host state was already verified.
   if (header.type == LaneMessage::kHostState && !host_memory_) return {};
   blob.begun += bytes;
   std::byte* base = header.type == LaneMessage::kHostState ? host_memory_->memory() : blob.bytes.data();

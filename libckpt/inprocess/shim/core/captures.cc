@@ -20,7 +20,8 @@ namespace {
 
 constexpr Nanos kSecond = 1'000'000'000;
 
-// Each side announces itself and then checks for the other. Both counters are futexes.
+// The counters of open captures and of running synchronizations. Each side announces itself in its counter
+// and then checks the other counter. Both counters are futexes.
 constinit std::atomic<std::uint32_t> g_open{0};
 constinit std::atomic<std::uint32_t> g_synchronizing{0};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcCloseMemHandle, implemented with descriptors.
+// Hooks of cuIpcGetMemHandle, cuIpcOpenMemHandle and cuIpcCloseMemHandle, which are implemented with
+// descriptors.
 #include <unistd.h>
 
 #include <cstring>

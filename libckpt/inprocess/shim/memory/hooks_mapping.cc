@@ -18,7 +18,8 @@ namespace {
 
 constexpr unsigned kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-// Removes the program's regions without references from the table. Call it with the mutex held.
+// Removes the program's regions `ids`, which have no references any more, from the table and returns them.
+// Call it with the mutex held.
 std::vector<Region> take_unused(MemoryState& state, const std::vector<std::uint64_t>& ids) {
   std::vector<Region> gone;
   gone.reserve(ids.size());

@@ -23,9 +23,10 @@ namespace ckpt::shim {
 
 struct RegionInfo {
   std::uint64_t id = 0;          // the number of the region, counted from 1 and never reused
-  std::uint64_t generation = 0;  // the change counter when the region was made, counted from 1
-  std::uint64_t pointer = 0;     // the region's first mapping; 0 if the program made the region and has not
-                                 // mapped it now
+  std::uint64_t generation = 0;  // the value of the change counter when the region was made; the counter
+                                 // begins at 1
+  std::uint64_t pointer = 0;     // the address of the region's first mapping; 0 if the program made the
+                                 // region itself and it is not mapped now
   std::uint64_t bytes = 0;
   int device = 0;
 };
@@ -48,26 +49,26 @@ class ShimMemory {
   ShimMemory(const ShimMemory&) = delete;
   ShimMemory& operator=(const ShimMemory&) = delete;
 
-  // Returns the physical allocations that exist now, also while their memory is released, ordered by id.
+  // Returns all regions that exist now, ordered by id. Regions whose memory is released are included.
   [[nodiscard]] std::vector<RegionInfo> regions() const;
   // Sets the listener. There is at most one; an empty listener removes it.
   void on_change(RegionListener listener);
 
-  // Returns memory that the program has freed and that is retained only for later allocations: it need not
-  // move. Call it before an export begins.
+  // Releases memory that the program has freed and that the shim retains only for later allocations. Such
+  // memory need not move. Call this function before an export begins.
   void trim();
 
   Result<UniqueFd> export_region(std::uint64_t id) const;
 
-  // Unmaps and releases every region's physical memory. After an error some regions are released and others
-  // are not. map_region or make_region restores the released regions and leaves the others unchanged.
+  // Unmaps and releases every region's physical memory. After an error, some regions are released and others
+  // are not. map_region and make_region restore the released regions and do not change the other regions.
   Result<void> release_all();
   // Imports the memory and maps it at the old addresses with the old access (mode 1). A region that is not
   // released stays unchanged. The descriptor may be closed afterwards. Only the driver checks that the
   // descriptor's size matches the region.
   Result<void> map_region(std::uint64_t id, int fd);
   // Makes new memory (content undefined) at the old addresses, and exports it for the mover to fill (mode 2).
-  // Only for a released region.
+  // Returns kInvalidArgument if the region is not released.
   Result<UniqueFd> make_region(std::uint64_t id);
   // Returns whether no region is released, so that the program can run.
   [[nodiscard]] bool whole() const;

@@ -16,12 +16,12 @@ class PeerTable {
  public:
   void enable(const void* user, int user_device, const void* owner);
   void disable(const void* user, const void* owner);
-  // Removes a context or pool that was destroyed.
+  // Removes a destroyed context or pool from the table, both as an owner and as a user.
   void forget(const void* one);
 
   // Returns the devices that may access the memory of `owner`.
   [[nodiscard]] std::set<int> devices_for(const void* owner) const;
-  // Returns a number that increases with every change.
+  // Returns a number that increases with every change of the table.
   [[nodiscard]] std::uint64_t version() const { return version_; }
 
  private:

@@ -24,8 +24,8 @@ struct DeviceFacts {
 };
 DeviceFacts facts_of(const RealDriver& driver, int device);
 
-// Returns the properties of exportable memory on this device. Network adapters can access it if the device
-// supports that.
+// Returns the properties of exportable memory on this device. Network adapters can access such memory if the
+// device supports that.
 CUmemAllocationProp block_property(const DeviceFacts& facts, int device);
 CUmemAccessDesc access_of(int device, CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
@@ -42,8 +42,9 @@ Result<UniqueFd> export_physical(const RealDriver& driver, CUmemGenericAllocatio
 // Returns a driver's refusal as an Error: "what (CUDA 2 CUDA_ERROR_OUT_OF_MEMORY)".
 Error driver_error(const RealDriver& driver, CUresult result, const std::string& what);
 
-// Makes a context of `device` current if the thread has none; some calls need any context. It is the primary
-// context if that is active, otherwise `other` (may be null).
+// A scope in which the thread has a current context, because some driver calls need any context. If the
+// thread has none, the constructor makes a context of `device` current. It is the primary context if that is
+// active, otherwise `other` (may be null).
 class SomeContext {
  public:
   SomeContext(const RealDriver& driver, int device, CUcontext other);

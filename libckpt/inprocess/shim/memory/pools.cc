@@ -73,8 +73,8 @@ bool reuse_freed(MemoryState& state, Pool& pool, std::uint64_t bytes, const Stre
   return false;
 }
 
-// Takes memory that another stream has freed, and makes this stream wait for that free. This is better than
-// no memory.
+// Takes memory that another stream has freed, and makes this stream wait for that free. The callers try this
+// only when no other memory is left.
 bool take_freed_elsewhere(MemoryState& state, Pool& pool, std::uint64_t bytes, const StreamPlace& place,
                           CUdeviceptr* out) {
   for (std::size_t i = 0; i < pool.freed.size(); ++i) {

@@ -13,8 +13,8 @@
 
 namespace ckpt::shim {
 
-// Returns the memory of frees that their streams have reached. Call this function and the next ones with the
-// mutex held, and drop the regions in `gone` after releasing it.
+// Returns freed memory to the pool if the free's stream has reached the free. Call this function and the next
+// ones with the mutex held, and drop the regions in `gone` after releasing it.
 void reclaim_freed(MemoryState& state, Pool& pool, std::vector<Region>& gone);
 // Releases unused memory until the pool has no more than `limit` or nothing more can be released.
 void trim_pool(MemoryState& state, Pool& pool, std::uint64_t limit, std::vector<Region>& gone);

@@ -28,9 +28,9 @@ struct Mapping {
   void set_access(const CUmemAccessDesc& desc);
 };
 
-// The origin of a region, which decides who frees it.
+// The origin of a region, which determines when the region is freed.
 enum class RegionUse : std::uint8_t {
-  kProgram,  // made by the program's cuMemCreate; removed with its last handle and mapping
+  kProgram,  // a region that the program's cuMemCreate made; it is removed with its last handle and mapping
   kLarge,    // a region with one allocation of cuMemAlloc or a related function
   kSlab,     // a region that small allocations share
 };
@@ -60,7 +60,7 @@ struct Region {
   CUmemAllocationProp asked{};              // the properties that the program requested
   unsigned long long flags = 0;
   // The descriptor of memory that came from a mover. Drivers do not export imported memory, so the next mover
-  // gets this descriptor. It is closed with release.
+  // gets this descriptor. It is closed when the memory is released.
   std::shared_ptr<const UniqueFd> descriptor;
   bool exportable = false;
   unsigned references = 0;  // the number of handles that the program has
@@ -113,7 +113,8 @@ class RegionStore {
 
   std::map<std::uint64_t, Region> regions_;
   std::map<std::uint64_t, std::uint64_t> by_address_;  // the region's id for each mapping
-  std::map<const void*, std::uint64_t> block_bytes_;   // the block bytes of every owner, by the owner's key
+  std::map<const void*, std::uint64_t> block_bytes_;   // the bytes of every owner's regions that contain
+                                                       // blocks, by the owner's key
   std::uint64_t next_id_ = 1;
   std::uint64_t generation_ = 0;
 };

@@ -27,12 +27,13 @@ class SlabHeap {
   [[nodiscard]] std::uint64_t slab_bytes() const { return slab_bytes_; }
 
   void add_slab(std::uint64_t base) { insert(base, slab_bytes_); }
-  // Takes a piece. Returns nullopt if no slab has `bytes` in one piece; `bytes` is rounded().
+  // Takes a piece and returns its address. `bytes` is a value of rounded(). Returns nullopt if no slab has
+  // that many contiguous free bytes.
   std::optional<std::uint64_t> allocate(std::uint64_t bytes);
-  // Returns a piece to its slab. Returns the slab's base if nothing in it is taken any more. The slab stays
-  // until remove_slab.
+  // Returns a piece to its slab. If the slab has no other taken piece, returns the slab's base. The slab
+  // exists until remove_slab.
   std::optional<std::uint64_t> give(std::uint64_t address, std::uint64_t bytes);
-  // Removes a slab in which nothing is taken.
+  // Removes a slab in which no piece is taken.
   void remove_slab(std::uint64_t base) { erase(base, slab_bytes_); }
 
  private:
@@ -40,8 +41,9 @@ class SlabHeap {
   void erase(std::uint64_t address, std::uint64_t bytes);
 
   std::uint64_t slab_bytes_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;  // the free pieces, by size: bytes, address
-  std::map<std::uint64_t, std::uint64_t> by_address_;          // the free pieces, by address: address, bytes
+  std::set<std::pair<std::uint64_t, std::uint64_t>> by_size_;  // the free pieces as (bytes, address), ordered
+                                                               // by size
+  std::map<std::uint64_t, std::uint64_t> by_address_;          // the bytes of the free pieces, by address
 };
 
 }  // namespace ckpt::shim

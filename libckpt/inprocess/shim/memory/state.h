@@ -31,7 +31,8 @@ struct Heap {
   SlabHeap slabs;
   std::optional<std::uint64_t>
       spare;                // the address of one empty slab that is retained for the next allocation
-  CUevent pulse = nullptr;  // never recorded: a query only shows whether the context is intact
+  CUevent pulse = nullptr;  // an event that is never recorded; a query of it only shows whether the context
+                            // is intact
 };
 
 // An allocation of the program: all of a large region or a piece of a slab.
@@ -42,7 +43,8 @@ struct Block {
                              // CU_POINTER_ATTRIBUTE_BUFFER_ID
   Owner owner;
   std::shared_ptr<const NotMovable>
-      handed_out;  // shared by cuIpcGetMemHandle: other processes may open the block while it exists
+      handed_out;  // set once cuIpcGetMemHandle has shared the block: other processes may open the block
+                   // while it exists
 };
 
 // A block that cuMemFreeAsync has freed on a stream whose earlier work may still use the block.
@@ -63,8 +65,8 @@ struct Pool {
   std::uint64_t used = 0;
   std::uint64_t used_high = 0;
   std::uint64_t reserved_high = 0;
-  std::multimap<std::uint64_t, std::uint64_t> cached;  // large regions without a block, by their bytes, with
-                                                       // their id
+  std::multimap<std::uint64_t, std::uint64_t> cached;  // the ids of large regions without a block, by the
+                                                       // regions' bytes
   std::vector<FreedBlock> freed;
 };
 
@@ -83,10 +85,10 @@ struct MemoryState {
   std::vector<std::unique_ptr<Pool>> ended_pools;  // pools that were destroyed while their memory was in use
   PeerTable peers;
   std::map<int, DeviceFacts> facts;
-  std::map<int, CUcontext> primaries;  // the primary contexts as last retained, by device
+  std::map<int, CUcontext> primaries;  // the primary contexts by device, each as it was last retained
   std::uint64_t blocks_made = 0;
 
-  // Returns the block around this address, or blocks.end(). Call it with the mutex held.
+  // Returns the block that contains this address, or blocks.end(). Call it with the mutex held.
   [[nodiscard]] std::map<std::uint64_t, Block>::const_iterator block_at(std::uint64_t address) const;
   [[nodiscard]] DeviceFacts facts_for(int device);
 
@@ -110,8 +112,8 @@ CUresult make_physical(MemoryState& state, Region& region);
 // device and peers, in the table, and reported to the listener.
 CUresult make_block_region(MemoryState& state, const Owner& owner, RegionUse use, std::uint64_t bytes,
                            Region* out);
-// Notifies the listener, unmaps, releases, and frees the addresses of memory that is not the program's own.
-// `region` must be out of the table.
+// Notifies the listener, unmaps and releases the region's memory, and frees its addresses if the memory is
+// not the program's own. `region` must already be removed from the table.
 void drop_region(MemoryState& state, const Region& region);
 void drop_regions(MemoryState& state, const std::vector<Region>& regions);
 

@@ -29,7 +29,7 @@ namespace {
   std::abort();
 }
 
-// Queries the driver once, because the driver may be locked later.
+// Returns the UUIDs of all devices. The driver is queried only once, because it may be locked later.
 std::vector<std::array<std::uint8_t, 16>> ask_uuids() {
   int count = 0;
   if (real().cuDeviceGetCount == nullptr || real().cuDeviceGetCount(&count) != CUDA_SUCCESS) return {};
@@ -217,7 +217,7 @@ void RankSession::wait_to_be_called() {
   sigemptyset(&wanted);
   sigaddset(&wanted, local::reattach_signal());
   siginfo_t info{};
-  // A stop, a dump and a restore all end the call early.
+  // A stop, a dump or a restore makes sigwaitinfo() return early.
   while (::sigwaitinfo(&wanted, &info) < 0 || info.si_code != SI_QUEUE) {
   }
   const auto token = reinterpret_cast<std::uint64_t>(info.si_value.sival_ptr);

@@ -43,7 +43,7 @@ class RankSession {
 
   explicit RankSession(std::unique_ptr<local::KeeperLink> link);
 
-  // Defined in rank_session.cc.
+  // The following functions are defined in rank_session.cc.
   void serve();
   void handle(local::Received received);
   Result<void> handle_message(std::uint64_t request, local::Received& received);
@@ -56,7 +56,7 @@ class RankSession {
   Result<void> leave_for_dump(std::uint64_t request);
   void wait_to_be_called();
 
-  // Defined in exporting.cc.
+  // The following functions are defined in exporting.cc.
   void listen();
   Result<void> start_export(std::uint64_t request);
   Result<void> pump_exports();
@@ -65,7 +65,7 @@ class RankSession {
   void region_freed(const RegionInfo& region);
   bool wait_for_frees();
 
-  // Defined in pausing.cc.
+  // The following functions are defined in pausing.cc.
   Result<void> begin_pause(std::uint64_t request);
   Result<void> end_pause(const local::Resume& resume, std::uint64_t request);
   Result<void> lease_ended();
@@ -75,7 +75,7 @@ class RankSession {
   Result<void> send_paused_if_drained();
   Result<void> send_running();
 
-  // Defined in moving.cc.
+  // The following functions are defined in moving.cc.
   Result<void> release(std::uint64_t request, const local::Release& held);
   Result<void> map_batch(std::uint64_t request, const local::MapBatch& batch,
                          std::span<const UniqueFd> descriptors);
@@ -84,9 +84,10 @@ class RankSession {
   Result<void> give_up_mapping(std::uint64_t request, const Error& error);
 
   // The state of the rank. kRunning: the gate is open, or closed because the lease has expired
-  // (lease_closed_).
+  // (lease_closed_). kClosing: a thread closes the gate. kDraining: the gate is closed, and Paused waits
+  // until the mover knows every region. kPaused: Paused was sent.
   enum class State { kRunning, kClosing, kDraining, kPaused };
-  // A thread that closes the gate.
+  // The thread that closes the gate, and its result.
   struct Closing {
     bool for_pause = false;
     std::thread thread;
@@ -100,7 +101,7 @@ class RankSession {
   };
 
   std::unique_ptr<local::KeeperLink> link_;
-  std::vector<Uuid> uuids_;  // the UUIDs by device
+  std::vector<Uuid> uuids_;  // the UUIDs of the devices, by device number
 
   std::mutex mutex_;
   std::condition_variable freed_;
@@ -109,7 +110,8 @@ class RankSession {
   std::uint64_t frees_answered_ = 0;
 
   State state_ = State::kRunning;
-  std::uint64_t pause_request_ = 0;  // the request of the pause that is requested, in progress or reached
+  std::uint64_t pause_request_ = 0;  // the number of the request for the pause that is requested, in progress
+                                     // or reached; 0 if there is none
   Nanos pause_asked_ns_ = 0;
   std::optional<ResumeOrder> order_;  // an order to continue as soon as the lease is valid again
   bool lease_over_ = false;

@@ -31,7 +31,7 @@ Result<void> start_session(const std::string& socket_path) {
   return session->start();
 }
 
-// Returns null outside a job, and in a forked child.
+// Returns the path of the keeper's socket. Returns null outside a job, and in a forked child.
 const char* keeper_socket() {
   const char* path = std::getenv("CKPT_SOCKET");
   return path == nullptr || path[0] == '\0' || forgotten() ? nullptr : path;

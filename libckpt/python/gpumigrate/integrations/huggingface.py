@@ -38,8 +38,8 @@ def prepare(trainer: Any, *, memory: Optional[Memory] = None) -> None:
             loop.correct_epoch(state)
 
     trainer.add_callback(Callback())
-    # Inserted first, so that other callbacks begin their work (trackers open their runs) only once the job is
-    # about to work here.
+    # This callback is inserted first, so that other callbacks begin their work (trackers open their runs)
+    # only once the job is about to work here.
     callbacks = trainer.callback_handler.callbacks
     callbacks.insert(0, callbacks.pop())
     make_loader, trainer_epoch = trainer.get_train_dataloader, trainer._run_epoch

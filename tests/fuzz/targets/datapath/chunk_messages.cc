@@ -31,7 +31,7 @@ track::Fingerprint fingerprint_of(std::uint64_t region, std::uint64_t chunk) {
   return {region * 1000 + chunk, chunk};
 }
 
-// A delegate like target_transfer.cc: only data that fits into existing memory gets a place.
+// A delegate like that of target_transfer.cc: only data that fits into existing memory is assigned a place.
 class Delegate final : public engine::ReceiverDelegate {
  public:
   Result<engine::PlanPlaces> on_plan(std::span<const std::byte> bytes) override {

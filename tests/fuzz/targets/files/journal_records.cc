@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of journal records. A decoded record survives encoding and decoding.
+// The target decodes bodies of journal records. A decoded record survives encoding and decoding.
 #include "libckpt/protocol/handover/records.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets between agent and mover. A decoded packet survives encoding and decoding.
+// The target decodes packets between agent and mover. A decoded packet survives encoding and decoding.
 #include "libckpt/protocol/wire/mover_messages.h"
 #include "tests/fuzz/fuzz.h"
 

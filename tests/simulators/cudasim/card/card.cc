@@ -21,7 +21,7 @@
 namespace cudasim {
 namespace {
 
-// Identifies the layout: files of builds with another layout are created again.
+// The identifier of the layout. Files of builds with another layout are created again.
 constexpr std::uint64_t kMagic = 0x6375646173696d00ULL ^ (sizeof(CardState) << 32) ^ sizeof(MemoryEntry);
 constexpr off_t kContextLocks = off_t{1} << 40;
 
@@ -196,8 +196,8 @@ void Card::sweep_locked() {
   }
   if (doubtful.empty()) return;
   std::set<InodeKey> held;
-  // The kernel reports the list page by page, and may omit a lock if other locks are released meanwhile. Read
-  // the list twice.
+  // The kernel reports the list page by page, and may omit a lock if other locks are released meanwhile. So
+  // the list is read twice.
   if (!read_locked_inodes(&held) || !read_locked_inodes(&held)) return;
   for (const int i : doubtful) {
     const MemoryEntry& entry = state_->memory[i];

@@ -98,7 +98,7 @@ class Card {
   // Opens the card of device `index`, and creates folder and file at first use. A card without users adopts a
   // changed CUDASIM_MEMORY.
   static std::unique_ptr<Card> open(const std::string& dir, int index, std::uint64_t memory);
-  // Opens an existing card, for tools. Creates and changes nothing.
+  // Opens an existing card, for tools. This function creates and changes nothing.
   static std::unique_ptr<Card> open_existing(const std::string& dir, int index);
   ~Card();
   Card(const Card&) = delete;
@@ -120,7 +120,7 @@ class Card {
   };
   Memory memory();  // sweeps first
   std::vector<ProcessUse> processes();
-  // Returns the living contexts.
+  // Returns the contexts whose executors are alive.
   std::vector<ContextEntry> contexts();
 
   // Registers a context whose executor is this process. Returns -1 when there are too many contexts.
@@ -157,7 +157,7 @@ class Card {
   int own_slot_ = -1;  // the slot of the context that add_context registered
 };
 
-// Takes the lock that means "held" on an open description. Returns false if the kernel refuses.
+// Locks an open description of a memfd, which marks the memory as held. Returns false if the kernel refuses.
 bool hold_memory(int fd);
 // Opens a second, independent description of the same memfd, without a lock. Returns -1 with errno on
 // failure.

@@ -13,7 +13,7 @@
 
 namespace cudasim {
 
-// Sleeps while *word == value, at most `milliseconds` (< 0: without limit). May wake spuriously.
+// Sleeps while *word == value, at most `milliseconds` (< 0: without limit). The function may return early.
 inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, int milliseconds) {
   timespec limit{milliseconds / 1000, (milliseconds % 1000) * 1000000L};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, milliseconds < 0 ? nullptr : &limit, nullptr, 0);

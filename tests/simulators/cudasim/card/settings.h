@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of the software devices of this machine ("node") from the environment. Read at first use.
+// The settings of the software devices of this machine ("node") from the environment. They are read at first
+// use.
 //   CUDASIM_DIR          state folder, default /dev/shm/cudasim-UID
 //   CUDASIM_DEVICES      count, default 1
 //   CUDASIM_MEMORY       bytes per device with an optional unit, default 8GiB

@@ -122,7 +122,7 @@ int set_number(Card& card, std::atomic<std::uint32_t>& field, const std::string&
   return 0;
 }
 
-// Runs "ecc KIND N".
+// Runs the command "ecc KIND N", which sets a counter of errors or of remapped rows.
 int set_counter(Card& card, const std::string& kind, const std::string& text) {
   CardState& state = card.state();
   if (kind == "rows-corrected") return set_number(card, state.remapped_corrected, text);

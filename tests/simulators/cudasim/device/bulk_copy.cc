@@ -8,7 +8,8 @@
 namespace cudasim {
 namespace {
 
-// Programs often read shorter copies (a chunk, a row) immediately after the copy.
+// Only longer copies bypass the caches, because programs often read shorter copies (a chunk, a row)
+// immediately after the copy.
 constexpr std::uint64_t kMinBytes = std::uint64_t{256} << 10;
 constexpr std::uint64_t kLine = 64;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor of one CUDA context. It serves the library's requests on its control thread, and starts a
-// thread per stream. Another thread watches the card for injected faults. The executor ends with the socket
-// or the program, whichever ends first.
+// thread per stream. Another thread watches the card for injected faults. The executor exits when the socket
+// is closed or the program exits, whichever is first.
 #pragma once
 
 #include <memory>

@@ -17,7 +17,7 @@ namespace {
 constexpr int kSocket = 3;
 
 // Leaves the program's process group, terminal and descriptors. Ctrl-C in the terminal must not reach a
-// device, and the program's pipes must close when the program ends.
+// device, and the program's pipes must close when the program exits.
 void detach() {
   const pid_t child = ::fork();
   if (child != 0) ::_exit(child < 0 ? 1 : 0);
@@ -51,5 +51,5 @@ int main() {
   }
   detach();
   cudasim::Executor::serve(kSocket);
-  ::_exit(0);  // the streams' threads run until the process ends
+  ::_exit(0);  // the streams' threads run until the process exits
 }

@@ -32,14 +32,14 @@ CUresult begin_capture(Stream* stream, CUstreamCaptureMode mode, const std::shar
                        const std::vector<Node*>& needs);
 CUresult end_capture(Stream* stream, CUgraph* out);
 void invalidate(Stream* stream);
-void leave_capture(Stream* stream);  // for a stream that is destroyed
+void leave_capture(Stream* stream);  // removes a stream that is destroyed from its capture
 void end_dead_captures();  // ends captures whose stream ended with its context; without Process::lock
 
 // Adds the work as the stream's next node.
 CUresult capture_work(Stream* stream, Work work);
 CUresult capture_record(Stream* stream, Event* event);
-// Waits for an event of a capture, and adds the stream to this capture. CUDA_ERROR_NOT_FOUND: no capture is
-// affected.
+// Waits for an event of a capture, and adds the stream to this capture. Returns CUDA_ERROR_NOT_FOUND if no
+// capture is affected.
 CUresult capture_wait(Stream* stream, Event* event, bool external);
 
 // Checks a call that captures do not allow. Returns CUDA_SUCCESS if no capture forbids the call; otherwise

@@ -163,7 +163,7 @@ CUresult Checkpoint::restore(const Order& order) {
   std::vector<int> physical;
   CUresult result = assign_devices(order, machine, &physical);
   if (result != CUDA_SUCCESS) return result;
-  // the other machine has another type of chip
+  // The other machine has GPUs of another type.
   if (machine.name != settings().name) return CUDA_ERROR_NOT_SUPPORTED;
   std::vector<std::unique_ptr<Card>> cards;
   for (const int index : physical) {

@@ -105,7 +105,7 @@ void Context::close_executor() {
     ::close(socket_);
     socket_ = -1;
   }
-  // The memory of the executor is free only after its process has ended.
+  // The memory of the executor is free only after its process has exited.
   pollfd end{process, POLLIN, 0};
   while (process >= 0 && ::poll(&end, 1, kEndMs) < 0 && errno == EINTR) {
   }

@@ -75,7 +75,7 @@ CUresult Memory::save() {
   return CUDA_SUCCESS;
 }
 
-// Undoes a failed save(): everything is as before.
+// Undoes a failed save(), so that the memory is as before the call.
 void Memory::forget_saved() {
   for (const std::shared_ptr<Physical>& physical : all()) free_saved(physical.get());
   share_host();

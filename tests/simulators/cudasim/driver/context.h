@@ -37,7 +37,8 @@ struct Stream {
   std::uint64_t id = 0;  // an ID that no other stream ever has
   unsigned flags = 0;
   int priority = 0;
-  std::atomic<Capture*> capture{nullptr};  // the capture, see capture.h
+  std::atomic<Capture*> capture{nullptr};  // the capture that the stream takes part in (capture.h); null:
+                                           // none
   std::vector<Node*> capture_tail;         // the nodes that the next captured node depends on
 };
 
@@ -77,7 +78,7 @@ struct Module {
   std::uint64_t variables = 0;       // address of the module's variables; 0: the module has none
   std::vector<unsigned char> saved;  // content of the variables while the process is checkpointed
   std::map<std::string, std::unique_ptr<Function>> functions;
-  // address and size in bytes of each global
+  // Address and size in bytes of each global variable.
   std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> globals;
 };
 
@@ -92,8 +93,8 @@ class Context {
   [[nodiscard]] int number() const { return number_; }
   [[nodiscard]] unsigned flags() const { return flags_; }
   void set_flags(unsigned flags) { flags_ = flags; }
-  // Gets a limit. Limits are stored without any effect. CUDA_ERROR_UNSUPPORTED_LIMIT: this device does not
-  // know the limit.
+  // Gets a limit. Limits are stored without any effect. Returns CUDA_ERROR_UNSUPPORTED_LIMIT if this device
+  // does not have the limit.
   CUresult get_limit(CUlimit limit, std::size_t* value);
   CUresult set_limit(CUlimit limit, std::size_t value);
   [[nodiscard]] pid_t executor() const { return executor_; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gate that every call into the driver passes, so that a process can be locked. While the gate is closed,
-// new calls wait and running calls are counted until all have returned. Calls that another call makes pass
-// without waiting.
+// new calls wait and running calls are counted until all have returned. A call that is made inside another
+// call passes without waiting.
 //
 // Threads: all. After a fork the child starts with an open gate (forget()).
 #pragma once

@@ -58,7 +58,7 @@ struct GraphBody {
 
 struct ExecutableGraph {
   struct Step {
-    const Node* node;  // the node may no longer exist; only its address counts
+    const Node* node;  // the node's address, which serves as a key only; the node may no longer exist
     CUgraphNodeType type;
     Work work;
     bool enabled = true;

@@ -14,7 +14,7 @@ class HostFiles {
  public:
   static HostFiles& get();
 
-  // Checks, first in cuInit, whether the calling thread's name can be written.
+  // Returns whether the calling thread's name can be written. cuInit checks this first.
   [[nodiscard]] static bool names_threads();
   // Opens the files in cuInit. A kernel without secret memory gives no device; everything else works.
   void open();

@@ -41,7 +41,7 @@ struct Mapping {
   CUmemGenericAllocationHandle handle = 0;
   std::map<int, CUmemAccess_flags> access;  // access by device ordinal
   std::map<Context*, bool> live;            // executors that map the memory; true: writable
-  Context* only = nullptr;  // the only context that uses the memory, since its cuMemAlloc created it
+  Context* only = nullptr;  // the only context that uses the memory, which the context's cuMemAlloc created
 };
 
 // A cuMemAlloc block: a whole mapping, or a piece of a slab.
@@ -65,7 +65,7 @@ struct HostBlock {
 struct Side {
   pid_t pid = 0;           // 0: the bytes are in the executor's own address space
   std::int64_t shift = 0;  // bytes to add to the address here to get the address in process `pid`
-  bool pageable = false;   // neither pinned nor registered
+  bool pageable = false;   // true if the bytes are neither pinned nor registered
 };
 
 class Memory {

@@ -29,9 +29,9 @@ class Pool {
   void free_after(std::uint64_t address, Context* context, int slot, std::uint64_t sequence);
   // Removes a block that the program has freed without a stream.
   void forget(std::uint64_t address);
-  // Returns free, completed memory to the device until at most `keep` bytes are reserved.
+  // Gives free memory whose work has completed back to the device, until at most `keep` bytes are reserved.
   void trim(std::uint64_t keep);
-  // Returns the memory above the threshold at a synchronization.
+  // Gives the memory above the threshold back to the device. A synchronization calls this function.
   void sweep() { trim(threshold_); }
   CUresult get(CUmemPool_attribute attribute, void* value);
   CUresult set(CUmemPool_attribute attribute, const void* value);
@@ -76,6 +76,6 @@ class Pool {
 std::recursive_mutex& pools_lock();
 void sweep_pools();   // call this at a synchronization
 bool shrink_pools();  // called when memory is short: returns all free memory; false if there was none
-void forget_in_pools(std::uint64_t address);  // for memory that was freed without a stream
+void forget_in_pools(std::uint64_t address);  // removes memory that was freed without a stream from the pools
 
 }  // namespace cudasim

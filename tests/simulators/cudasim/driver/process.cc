@@ -17,7 +17,7 @@ namespace cudasim {
 namespace {
 
 // Returns the process state. It is never destroyed, since other libraries may call the driver while the
-// process ends.
+// process exits.
 Process* the_process() {
   static auto* process = new Process;
   return process;

@@ -78,7 +78,8 @@ bool spawn_executor(int socket) {
     std::fprintf(stderr, "cudasim: %s cannot be started (errno %d)\n", path.c_str(), failed);
     return false;
   }
-  // The executor detaches by a second fork, and this child exits. ECHILD: the program ignores SIGCHLD.
+  // The executor detaches by a second fork, and this child exits. ECHILD means that the program ignores
+  // SIGCHLD.
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   return true;

@@ -88,7 +88,7 @@ CUresult submit_set(CUstream stream, const SetWork& work, Waits waits);
 
 CUresult make_copy(const CUDA_MEMCPY3D& given, CopyWork* out);
 
-// Creates a launch from the driver's arguments.
+// Creates the work of a launch from the driver's arguments.
 CUresult make_launch(Function* function, const CUlaunchConfig& config, void** parameters, void** extra,
                      LaunchWork* out);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// libnvidia-ml.so.1 of the software driver. Like the real library it shows all devices of the machine,
-// regardless of CUDA_VISIBLE_DEVICES. Handles are pointers to entries that exist as long as the process.
+// This is libnvidia-ml.so.1 of the software driver. Like the real library it shows all devices of the
+// machine, regardless of CUDA_VISIBLE_DEVICES. Handles are pointers to entries that exist as long as the
+// process.
 #include "tests/simulators/cudasim/nvml/nvml.h"
 
 #include <time.h>
@@ -53,7 +54,7 @@ struct Library {
 };
 
 // Returns the library's state. It is never destroyed, since other libraries may call NVML while the process
-// ends.
+// exits.
 Library& library() {
   static auto* instance = new Library;
   return *instance;

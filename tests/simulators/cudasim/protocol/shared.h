@@ -133,7 +133,7 @@ struct ContextShared {
   std::atomic<std::uint32_t>
       restored_in;  // the program into which a restore has brought the context; 0: the context was created
                     // there
-  std::atomic<std::uint32_t> leaving;       // the program itself releases the context
+  std::atomic<std::uint32_t> leaving;       // nonzero once the program itself releases the context
   std::atomic<std::uint32_t> host_request;  // futex; a stream waits for a host function
   std::atomic<std::uint64_t> event_ns[kMaxEvents];
   StreamShared streams[kMaxStreams];

@@ -20,7 +20,7 @@ constexpr std::size_t kMaxText = 1024;
 
 std::atomic<const char*> last{""};
 
-// Stores each text once. A returned pointer stays valid.
+// Stores each text once. Returns the stored text, which stays valid.
 const char* keep(const char* text) {
   static std::mutex mutex;
   static auto* texts = new std::set<std::string>;

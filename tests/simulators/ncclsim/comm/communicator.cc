@@ -26,7 +26,8 @@ bool is_flag(int value) {
   return value == NCCL_CONFIG_UNDEF_INT || value == 0 || value == 1;
 }
 
-// Compares the CTA numbers before defaults are filled in, as NCCL does: a single number may be refused.
+// Returns whether the configuration is valid. The CTA numbers are compared before defaults are filled in, as
+// in NCCL, so a single number may be refused.
 bool valid(const ncclConfig_t& config) {
   const bool counts = (config.minCTAs == NCCL_CONFIG_UNDEF_INT || config.minCTAs > 0) &&
                       (config.maxCTAs == NCCL_CONFIG_UNDEF_INT || config.maxCTAs > 0) &&

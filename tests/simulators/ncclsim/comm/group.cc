@@ -67,7 +67,7 @@ ncclResult_t Group::end(bool simulate) {
         if (job.made != nullptr) discard(job.made);
         continue;
       }
-      // The job ends like a failed creation.
+      // The result is the same as after a failed creation.
       hand_over(job, error != ncclSuccess ? error : ncclInvalidUsage, true);
     }
     tasks_.clear();

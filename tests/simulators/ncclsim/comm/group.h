@@ -2,8 +2,8 @@
 // The group: the calls of a thread between ncclGroupStart and ncclGroupEnd. A call outside of a group is a
 // group with one call.
 //
-// Threads: one group for each. Errors: the first error of a call within the group becomes the group's error,
-// and the group then does nothing.
+// Threads: each thread has its own group. Errors: the first error of a call within the group becomes the
+// group's error, and the group then does nothing.
 #pragma once
 
 #include "tests/simulators/ncclsim/comm/communicator.h"

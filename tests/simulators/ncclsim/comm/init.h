@@ -27,7 +27,7 @@ struct ChildRequest {
 ncclResult_t begin_child(Communicator* parent, const ChildRequest& request, ncclComm_t* out,
                          const ncclConfig_t* config);
 
-// Steps that both kinds of creation share.
+// The functions for steps that both kinds of creation share.
 ncclResult_t listen_for_peers(Communicator* communicator, RankInfo* self);
 // Completes a communicator whose table is filled: checks the table, connects if NCCL_RUNTIME_CONNECT=0,
 // allocates memory and starts the proxy.

@@ -20,8 +20,8 @@ void run_captured(void* data) {
   captured->proxy->run_now(captured->batch.get());
 }
 
-// Frees the batch. The driver calls this once no graph uses the batch any more. Calls no function of the
-// driver.
+// Frees the batch. The driver calls this once no graph uses the batch any more. This function calls no
+// function of the driver.
 void free_captured(void* data) {
   auto* captured = static_cast<CapturedBatch*>(data);
   const std::shared_ptr<CapturedGraphs> graphs = captured->graphs;

@@ -105,7 +105,7 @@ void leave_staging(CUcontext context) {
     Pool& pool = pools()[context];
     if (--pool.communicators > 0) return;
     // Freeing waits for all streams. A stream that has not reached its block may wait for another event, so
-    // do not free yet.
+    // no block is freed yet.
     if (!std::all_of(pool.idle.begin(), pool.idle.end(), [](const Block* block) { return passed(*block); }))
       return;
     unused.swap(pool.idle);

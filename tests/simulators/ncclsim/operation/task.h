@@ -22,11 +22,11 @@ const char* name_of(Kind kind);
 
 struct Reduction {
   Combine combine = Combine::kSum;
-  bool scales = false;                  // each rank's input is multiplied by `scalar`
+  bool scales = false;                  // true if each rank's input is multiplied by `scalar`
   const void* device_scalar = nullptr;  // device address from which the operation reads the scalar when it
                                         // runs
   Scalar scalar;
-  bool divides = false;  // the sum is divided by the number of ranks
+  bool divides = false;  // true if the sum is divided by the number of ranks
 };
 
 struct Task {

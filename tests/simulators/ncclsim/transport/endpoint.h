@@ -22,8 +22,9 @@ struct Endpoint {
 
 std::string to_text(const Endpoint& endpoint);
 // Returns the address, without a port, of the interface that NCCL_SOCKET_IFNAME names. The variable is a list
-// of prefixes; a leading "=" means whole names, and a leading "^" excludes the names. Unset: the first
-// interface that is up, with the loopback last. Errors: ncclInvalidUsage if there is none.
+// of prefixes; a leading "=" means whole names, and a leading "^" excludes the names. If the variable is
+// unset, this is the first interface that is up, with the loopback last. Errors: ncclInvalidUsage if there is
+// none.
 ncclResult_t own_address(Endpoint* out);
 
 }  // namespace ncclsim

@@ -67,7 +67,7 @@ TEST_F(DeniedCertificatesTest, RepeatedListChangesNothing) {
 
 TEST_F(DeniedCertificatesTest, ListReceivedDuringAWriteIsStoredToo) {
   std::promise<void> go_on;
-  // blocks the only thread of the pool
+  // This task blocks the only thread of the pool.
   asio::post(pool_, [held = go_on.get_future().share()] { held.wait(); });
   deny({"1"});
   deny({"2"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A coordinator that a test plays. It listens on a Unix socket and speaks the frames of
-// libckpt/protocol/wire. It does not use libckpt/net/control's Connection, so it can also send what no
+// libckpt/protocol/wire. It does not use libckpt/net/control's Connection, so it can also send bytes that no
 // Connection would send.
 // Threads: the loop's. Ownership: closes its sockets with the object. Errors: an exception that names the
 // event that the test waited for, or what arrived instead.
@@ -140,7 +140,7 @@ class FakeCoordinator {
       control::spawn(room->acceptor.get_executor(), "serve an agent", serve(room, std::move(shared)));
     }
   }
-  // Returns whether the connection stays open.
+  // Checks and answers a Hello. Returns whether the connection stays open.
   static bool greet(Room& room, Socket& socket, const Heard& heard) {
     EXPECT_EQ(heard.type, wire::FrameType::kHello);
     auto hello = wire::decode<wire::Hello>(heard.body);

@@ -18,7 +18,7 @@
 
 namespace ckpt::agent {
 
-// Stores its orders, and returns the answers that the test sets.
+// Commands that store their orders, and return the answers that the test sets.
 class FakeCommands : public AgentCommands {
  public:
   explicit FakeCommands(asio::any_io_executor executor) : executor_(std::move(executor)) {}
@@ -103,7 +103,7 @@ class LinkedAgent : public ::testing::Test {
     ASSERT_TRUE(write_file_durably(folder_ / name, text, 0600));
   }
   void listen() { coordinator_.emplace(io_, config_.coordinator, "secret"); }
-  // Opens the connection, and takes the agent's hello.
+  // Opens the connection, and receives the agent's hello.
   wire::AgentHello connect() {
     listen();
     link_->start();

@@ -39,7 +39,7 @@ class MovesTest : public WithContext<NodeOfJobs> {
     run_ready(io_);
   }
   MoveProtocol& of(CommitKind kind) { return moves_->protocols().of(kind); }
-  // Begins migration 5 of job 1 to node-b. The source waits for the job until the test lets it go.
+  // Begins migration 5 of job 1 to node-b. The source waits for the job until the test releases it.
   void begin_switch() {
     holder_.holds = true;
     moves_->on_message({5, 1, 1, Role::kCoordinator, Role::kSource,

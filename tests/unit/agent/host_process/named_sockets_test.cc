@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of Unix sockets with a path, and of their folders. This process has them.
+// Tests of Unix sockets with a path, and of their folders. This test's own process has these sockets.
 #include "agent/host_process/sockets/named_sockets.h"
 
 #include <gtest/gtest.h>

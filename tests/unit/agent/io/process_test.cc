@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kTracerLimitMs = 20'000;  // the tracer detaches automatically after this time
 
-// Another process, which traces `pid` until it is ordered to end.
+// Another process, which traces `pid` until it is ordered to exit.
 class Tracer {
  public:
   explicit Tracer(pid_t pid) {

@@ -16,7 +16,7 @@ namespace {
 
 using Started = Result<std::shared_ptr<Job>>;
 
-// A node whose keepers end at once. The check of an order lasts until the test lets it end.
+// A node whose keepers exit at once. The check of an order lasts until the test ends the check.
 class JobStartsTest : public NodeOfJobs {
  protected:
   void SetUp() override {

@@ -168,7 +168,7 @@ TEST_F(JobTest, StatusOfAnExitedKeeperIsReadAfterARestart) {
   run_until(io_, is_recorded);
 }
 
-// A keeper writes the end before it sends the end. It may exit in between.
+// A keeper writes the exit to the status file before it sends the exit. The keeper may exit in between.
 TEST_F(JobTest, ExitFoundOnlyInTheStatusFileReachesTheListeners) {
   const std::string folder = leave_instance(1, 1);
   PlayedKeeper keeper(io_, folder);
@@ -225,7 +225,7 @@ class MuteProcess {
   pid_t pid_;
 };
 
-// The connection breaks, the rank ends, and the keeper states that only in its next answer.
+// The connection breaks, the rank exits, and the keeper reports the exit only in its next answer.
 TEST_F(JobTest, ExitReportedInAKeeperAnswerReachesTheListeners) {
   const std::string folder = leave_instance(1, 1);
   const MuteProcess process(folder);

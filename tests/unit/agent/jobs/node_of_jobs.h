@@ -15,7 +15,7 @@
 
 namespace ckpt::agent {
 
-// Counts the calls of the jobs to their agent, and answers save_before_kill() as the test sets it.
+// An owner that counts the calls of the jobs, and answers save_before_kill() as the test sets it.
 class FakeOwner : public JobOwner {
  public:
   void job_changed(const std::shared_ptr<Job>& /*job*/) override { ++changes; }

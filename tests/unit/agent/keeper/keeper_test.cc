@@ -53,7 +53,7 @@ TEST_F(KeeperTest, ProgramThatIgnoresSigtermIsKilledAfterTheGracePeriod) {
   Agent agent(start({"stubborn"}));
   agent.ask<local::Done>(local::Stop{1});
   const int status = agent.next<local::RankExited>().wait_status;
-  // The program may not ignore SIGTERM yet.
+  // If the program does not ignore SIGTERM yet, SIGTERM ends it.
   EXPECT_TRUE(WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
 }
 
@@ -333,7 +333,7 @@ class CrashTest : public KeeperTest {
   void arm(const std::string& name) { std::ofstream(root_ + "/" + name) << "kill"; }
   CrashTest() {
     ::setenv("CKPT_FAULT_DIR", root_.c_str(), 1);
-  }  // the keeper inherits the variable; the rank gets it from `env`
+  }  // the keeper inherits the variable; the rank receives the variable from `env`
   ~CrashTest() override { ::unsetenv("CKPT_FAULT_DIR"); }
 
   // Sends Resume with the state of a source to the standby of `folder`.

@@ -119,7 +119,7 @@ TEST_F(TransparentTest, MemoryAllocatedByTheRankReplacesTheArrivedSet) {
                   .find("requested memory set"),
               std::string_view::npos);
     std::uint64_t from = 0;
-    for (std::uint64_t id = 1; id <= 2; ++id) {  // two of the three regions
+    for (std::uint64_t id = 1; id <= 2; ++id) {  // fetches two of the three regions
       const auto held = agent.ask<local::Held>(local::Fetch{MemorySet::kArrived, 0, 7, from});
       ASSERT_EQ(held.records.size(), 1u) << "never more than the largest region has";
       EXPECT_EQ(held.records[0].id, id);
@@ -274,8 +274,8 @@ TEST_F(TransparentTest, MovedProcessIsKilledInsteadOfContinued) {
   EXPECT_EQ(status_of(folder)["moved"], true);
 }
 
-// Simulates a CRIU process that dumps a process while that process is killed. The tracer holds the traced
-// process and does not check whether it has ended.
+// A tracer that simulates a CRIU process which dumps a process while that process is killed. The tracer holds
+// the traced process and does not check whether it has ended.
 class DumpingTracer {
  public:
   explicit DumpingTracer(pid_t traced) {

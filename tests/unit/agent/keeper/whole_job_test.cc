@@ -58,8 +58,8 @@ class WholeJobTest : public TransparentTest, public ::testing::WithParamInterfac
     keepers_.push_back(keeper_pid(folder));
     return folder;
   }
-  // Returns the id of a process of the job, found by a name that is unique to this test. The program sets its
-  // name with `exec -a`.
+  // Returns the id of the job's process that has a name unique to this test. The program sets its name with
+  // `exec -a`.
   pid_t named(const std::string& word) {
     pid_t found = 0;
     until(("there is a process " + word).c_str(), [&] {
@@ -121,7 +121,7 @@ TEST_P(WholeJobTest, LeaseExpiryStopsJobProcessesInOtherUnixSessions) {
   EXPECT_EQ(state_of(stopped), 'T') << "the program had stopped it itself";
 }
 
-// The first process ends at once. The other process has work to do before it ends.
+// The first process exits at once. The other process has work to do before it exits.
 TEST_P(WholeJobTest, StopGivesEachProcessItsGracePeriod) {
   const std::string script =
       "trap 'echo saved > saved; exit 0' TERM; echo ready > ready; while :; do sleep 0.01; done";

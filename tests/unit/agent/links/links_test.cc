@@ -162,7 +162,7 @@ TEST_F(ChildProcessTest, AMissingProgramIsReportedByName) {
   EXPECT_NE(child.error().to_string().find("/nonexistent/mover"), std::string::npos);
 }
 
-// Takes each message that `may_send` permits, with the function `receive`.
+// A receiver that takes each message that `may_send` permits, with the function `receive`.
 class FakeMessages : public PeerMessages {
  public:
   using Receive = std::function<void(wire::CommitMessage)>;

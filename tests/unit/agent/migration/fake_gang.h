@@ -11,7 +11,7 @@
 
 namespace ckpt::agent {
 
-// Stores the messages to the coordinator in their order.
+// A port that stores the messages to the coordinator in their order.
 class FakeGangPort : public GangPort {
  public:
   bool send(const wire::CommitMessage& message) override {
@@ -35,7 +35,7 @@ class FakeGangPort : public GangPort {
 
 class FakeGangNode {
  public:
-  // `folder` contains the journal and a socket.
+  // Creates the node. `folder` contains the journal and a socket.
   FakeGangNode(asio::io_context& io, asio::thread_pool& disk, const std::string& folder,
                MigrationContext& context, GangPort& link)
       : peers_(io.get_executor(), settings_in(folder), nobody_),
@@ -48,7 +48,7 @@ class FakeGangNode {
   }
 
  private:
-  // Refuses all messages of other agents.
+  // A receiver that refuses all messages of other agents.
   class Nobody : public PeerMessages {
     bool handle(const PeerNode& /*node*/, const wire::CommitMessage& /*message*/) override { return false; }
   };

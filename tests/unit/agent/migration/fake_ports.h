@@ -17,7 +17,7 @@
 
 namespace ckpt::agent {
 
-// Provides the GPUs that have a mover in the test.
+// A port that provides the GPUs that have a mover in the test.
 class FakeGpus : public GpuPort {
  public:
   [[nodiscard]] Result<local::GpuIdentity> identity_of(std::uint32_t gpu) const override {
@@ -41,7 +41,7 @@ class FakeGpus : public GpuPort {
   static Error none() { return {ErrorCode::kNotFound, "There is no such GPU"}; }
 };
 
-// Releases each job once the test permits it.
+// A port that releases each job once the test permits it.
 class FakeHolder : public HolderPort {
  public:
   explicit FakeHolder(const asio::any_io_executor& executor) : go_on_(executor) {}
@@ -72,7 +72,7 @@ class FakeReports : public CoordinatorPort {
   std::vector<wire::MigrationProgress> progresses;
 };
 
-// Stores the events of sessions in their order.
+// A port that stores the events of sessions in their order.
 class FakeSessionPort : public SessionPort {
  public:
   void on_event(migration::HandoverKey /*key*/, migration::SourceEvent event) override {

@@ -47,7 +47,7 @@ class GangMoveEventsTest : public WithContext<PlayedJob> {
   void send(migration::SourceEvent event, wire::MigrationId id = kOfRank) {
     static_cast<SessionPort&>(node_->moves).on_event({id, wire::Role::kSource}, std::move(event));
   }
-  // Waits for a message to the coordinator with that body.
+  // Waits for a message to the coordinator with a body of type Body, and returns the body.
   template <class Body>
   Body await_told(const std::string& what) {
     std::optional<Body> found;

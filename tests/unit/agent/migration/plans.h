@@ -9,7 +9,7 @@
 
 namespace ckpt::agent {
 
-// Returns the plan of a move of job 1, encoded. `folder` gets no listener, so no peer is ever reached.
+// Returns the plan of a move of job 1, encoded. `folder` has no listener, so no peer is ever reached.
 inline wire::Bytes plan_between(const std::string& source, const std::string& target,
                                 const std::string& folder) {
   wire::MigrationPlan plan;

@@ -163,7 +163,7 @@ TEST_F(TargetSessionTest, InstanceRunsUnderARenewedLeaseIfItsStartOutlastsTheFir
   run_ready(io_);
   session->perform(migration::RunInstance(2, 3000));
   go_on_.notify();
-  // the second event belongs to the renewal
+  // The second event belongs to the renewal.
   run_until(io_, [&] { return count<migration::InstanceRuns>() == 2; });
   EXPECT_EQ(deadlines_, (std::vector<Nanos>{3000, 3000}));
 
@@ -216,7 +216,7 @@ TEST_F(TargetSessionTest, AnInstanceWhoseKeeperIsLostAtEachOrderIsReportedAsDead
   EXPECT_EQ(events_.of_target.size(), 1U);
 }
 
-// A rank of a gang. It would run again if its end were reported as a death.
+// The instance is a rank of a gang. If its exit were reported as a death, the rank would run again.
 TEST_F(TargetSessionTest, SuccessfulExitOfAProgramResumedByAnEarlierAgentIsReportedAsFinished) {
   FakeKeeper keeper(leave_instance(), local::Phase::kRunning);
   keeper.resumed_ns = 1;
@@ -270,7 +270,7 @@ TEST_F(TargetSessionTest, FailureAfterFreeTargetIsNotReported) {
   EXPECT_TRUE(events_.of_target.empty());
 }
 
-// The source may run by then.
+// The source may be running the job by then.
 TEST_F(TargetSessionTest, InstanceCreatedAfterFreeTargetIsFreedAndDoesNotRun) {
   FakeKeeper keeper(leave_instance(), local::Phase::kDumped);
   JobTable jobs(*environment_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Movers that a test plays. The agent starts a real process (fake_mover.cc), which passes its end of the
-// socketpair to the test. So the test decides what the mover sends and when, and how the process ends.
+// socketpair to the test. So the test decides what the mover sends and when, and how the process exits.
 // Threads: the loop's. Ownership: the process ends with its object. Errors: an exception that names the event
 // that the test waited for, or what arrived instead.
 #pragma once
@@ -70,7 +70,7 @@ class FakeMover {
     if (descriptors != nullptr) *descriptors = std::move(packet.fds);
     return std::move(*message);
   }
-  // Makes the process end with this exit status.
+  // Makes the process exit with this status.
   void exit(unsigned char status) {
     Packet packet;
     packet.bytes = {std::byte{status}};
@@ -139,7 +139,7 @@ class FakeMovers {
     EXPECT_EQ(mover->receive<mover::Configure>("the mover's settings").gpu, 2U);
     return mover;
   }
-  // Returns a mover that serves.
+  // Starts a mover, and returns it once it serves.
   std::unique_ptr<FakeMover> serve() {
     if (!process) create();
     process->start();

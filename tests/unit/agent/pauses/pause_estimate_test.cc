@@ -128,7 +128,7 @@ TEST(PauseCosts, RehearsedCostsApplyUntilMovesProvideMoreMeasurements) {
   EXPECT_NEAR(static_cast<double>(restore.at(24 * kMiB)), 75.0 * kMs, 1.0 * kMs) << "the mean of both";
   EXPECT_NEAR(static_cast<double>(restore.ns_per_mib), 1.05 * kMs, 0.01 * kMs) << "of new memory";
   EXPECT_GE(costs.line(PauseKind::kSwap, PauseTerm::kCommit).base_ns, 5 * kMs);
-  // twice as long as in the rehearsal
+  // This dump took twice as long as in the rehearsal.
   costs.learn(PauseKind::kProcess, PauseTerm::kDump, 200 * kMiB, 1000 * kMs);
   EXPECT_NEAR(static_cast<double>(costs.line(PauseKind::kProcess, PauseTerm::kDump).at(200 * kMiB)),
               1000.0 * kMs, 60.0 * kMs);

@@ -32,7 +32,8 @@ class RenewalsTest : public ::testing::Test {
     config.certificate_check_ms = 10;
     cluster_.start();
   }
-  // Returns a node whose certificate lasts for `left`, and which claims `claimed_end_s` as its end.
+  // Returns a node whose certificate is valid for `left`, and which claims `claimed_end_s` as the
+  // certificate's expiry.
   std::unique_ptr<FakeAgent> agent(const std::string& node, std::chrono::hours left,
                                    std::int64_t claimed_end_s) {
     tls::Authority::Order order = tls::Certificates::order(tls::Peer::node(node));

@@ -114,7 +114,7 @@ TEST_F(JobTableTest, RecordsAMoveInBothDirections) {
   JobRank back;
   back.place = Place("a", 0);
   job_runner_->fact(
-      // restored: the first instance continues
+      // The job is restored: the first instance continues.
       job.id, lifecycle::MoveRunsAt{3, Segment("a", 1), {back}, {}});
   EXPECT_EQ(job.segments, std::vector<Segment>{Segment("a", 1)});
   EXPECT_EQ(job.incarnation, 3U);
@@ -280,7 +280,8 @@ TEST_F(JobTableTest, StopOfAParkedJobThatCannotBeStoredIsAnError) {
   ASSERT_TRUE(store_->database().execute("PRAGMA query_only = 0"));
 }
 
-// If a coordinator ended between two writes, the next one would start the job's program from the command.
+// If a coordinator exited between two writes, the next coordinator would start the job's program from the
+// command.
 TEST_F(JobTableTest, RevivedJobIsParkedFromItsFirstWrite) {
   wire::JobSpec spec;
   spec.name = "back";

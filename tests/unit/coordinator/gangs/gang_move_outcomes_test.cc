@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// Counts changes, so that a test can wait for the next one.
+// A counter of changes, on which a test can wait for the next change.
 class Changes {
  public:
   void note() {
@@ -29,7 +29,8 @@ class Changes {
     ++count_;
     changed_.notify_all();
   }
-  // Waits until `is_so` is true, and asks again after each change, and after a minute for the last time.
+  // Waits until `is_so` is true. It is checked after each change, and for the last time after a minute.
+  // Returns the last result.
   bool wait_until(const std::function<bool()>& is_so) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (true) {
@@ -74,7 +75,7 @@ class GangMoveOutcomesTest : public GangMovesTest {
       return at_barrier_.size() == 2;
     })) << "the sources were not granted the pause";
   }
-  // Makes the node state this of its party, to the coordinator.
+  // Makes the node send the coordinator a message of its party with this body.
   void state(const std::string& of_node, wire::Role role, std::uint32_t rank, wire::Body body) {
     FakeAgent& agent = node(of_node);
     agent.post([this, &agent, role, rank, body = std::move(body)] {
@@ -89,8 +90,7 @@ class GangMoveOutcomesTest : public GangMovesTest {
                                      wire::Party(), body));
     });
   }
-  // Makes the first target commit, and the other report that its memory is whole. Returns once the rows show
-  // it.
+  // Makes the first target commit, and the other target report VERIFIED. Returns once the rows show both.
   void commit() {
     state("node-d", wire::Role::kTarget, 1, wire::Verified());
     state("node-c", wire::Role::kTarget, 0, wire::Committed(order_.base + 1));

@@ -23,7 +23,8 @@ class GangMovesTest : public NodesTest {
                         "env":{"MASTER_ADDR":"x","MASTER_PORT":"1"}})");
     ASSERT_EQ(begun.status, 201U) << begun.body;
   }
-  // Makes the agent answer. If `waits_for_` is not 0, it answers once that many nodes were queried.
+  // Makes the agent answer queries for groups. If `waits_for_` is not 0, it answers once that many nodes were
+  // queried.
   void answer_groups(FakeAgent& agent) {
     agent.on_other = [this, &agent](const wire::FrameHeader& header, std::span<const std::byte> body) {
       if (header.type != wire::FrameType::kAskGroups) return;

@@ -112,7 +112,7 @@ TEST_F(GangMovesTest, AMoveThatCannotBeRecordedLeavesNoOpenMigration) {
 }
 
 // Stores the first text that it receives, for a test that waits for it on another thread. The text is empty
-// if none comes within a minute.
+// if no text arrives within a minute.
 class FirstText {
  public:
   void give(const std::string& text) {
@@ -159,8 +159,8 @@ TEST_F(GangMovesTest, MessagesOfAnotherGangOrIncarnationAreDropped) {
   EXPECT_EQ(passed_on->wait(), "this gang");
 }
 
-// A source sends a message of the other commit about the migration of its own rank. The target would give up
-// a rank that it prepares by a commit that it does not know.
+// A source sends a message of the other commit protocol about the migration of its own rank. The target would
+// give up a rank that it prepares by a commit that it does not know.
 TEST_F(GangMovesTest, MessagesOfTheOtherCommitAreNotRelayed) {
   const auto passed_on = std::make_shared<FirstText>();
   const auto relayed = std::make_shared<std::atomic<int>>(0);

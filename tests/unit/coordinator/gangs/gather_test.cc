@@ -14,8 +14,8 @@ namespace {
 struct Rank {
   std::uint64_t stop_at = 0;
   std::uint64_t count = 0;
-  bool is_passing = false;  // the rank has counted this barrier, and has read `stop_at` before its order
-                            // arrived
+  bool is_passing = false;  // true if the rank has counted this barrier, and has read `stop_at` before its
+                            // order arrived
   bool is_held = false;
 };
 
@@ -102,7 +102,7 @@ TEST(Gather, RankBeyondTheBarrierRaisesTheBarrierForAllRanks) {
   gather.counted(0, 1, 40);
   gather.counted(0, 41, 40);
   EXPECT_FALSE(gather.needs_order(0));
-  gather.counted(1, 41, 41);  // the rank may have passed its 41st barrier before it read the order
+  gather.counted(1, 41, 41);  // the rank may have passed barrier 41 before it read the order
   EXPECT_EQ(gather.barrier(), 42u);
   EXPECT_TRUE(gather.needs_order(0));
   gather.counted(1, 42, 41);

@@ -115,7 +115,7 @@ TEST_F(EvacuationsTest, JobKilledByAFaultIsRestoredFromItsImage) {
   images_.jobs = {1, 2};
   two_nodes(2);
   node("node-a").end_job(1, 1);
-  node("node-a").end_job(2, 0);  // job 2 had finished its work
+  node("node-a").end_job(2, 0);  // job 2 has finished all its work
   for (const char* name : {"job-a", "job-b"}) cluster_.get(std::string("/v1/jobs/") + name + "/wait");
   auto f = against(1, 1, HealthOutcome::kRestore);
   f.jobs.push_back(f.jobs[0]);

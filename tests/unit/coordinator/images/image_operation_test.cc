@@ -22,7 +22,7 @@ TEST(ImageOperation, SnapshotIsOrderedUntilItsImageExists) {
   view.image_newer = true;  // an image that an earlier order requested; the job continued afterwards
   EXPECT_EQ(next_step(before_event, view), OperationStep::kTakeSnapshot);
   view.instance_alive = false;
-  // a list from before the end of the instance proves nothing
+  // A list from before the exit of the instance proves nothing.
   EXPECT_EQ(next_step(before_event, view), OperationStep::kAskCheckpointStore);
   view.checkpoint_store_known = true;
   EXPECT_EQ(next_step(before_event, view), OperationStep::kEnded);

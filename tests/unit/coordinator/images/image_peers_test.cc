@@ -178,7 +178,7 @@ TEST_F(ImagePeers, JobWithAnUnavailableCheckpointStoreStaysParked) {
   EXPECT_EQ(c_.checkpoint_store->restores, 1U);
 }
 
-// The coordinator ends after its order and before the answer. The next coordinator can no longer read the
+// The coordinator exits after its order and before the answer. The next coordinator can no longer read the
 // image, but the job runs.
 TEST_F(ImagePeers, CheckpointStoreThatDisconnectsAfterTheStartDoesNotParkTheJob) {
   order("suspend", R"({"to":"node-b"})");

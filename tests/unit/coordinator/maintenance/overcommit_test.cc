@@ -114,7 +114,7 @@ TEST_F(OvercommitTest, JobThatCannotBeParkedContinues) {
 }
 
 TEST_F(OvercommitTest, ParkedJobThatExitsReleasesItsReservation) {
-  checkpoint_store_->refuse_snapshots = true;  // as happens for a job that ends during its snapshot
+  checkpoint_store_->refuse_snapshots = true;  // a job that ends during its snapshot causes such a refusal
   const HttpAnswer low = run("low", 0, 6 * kGiB, false);
   ASSERT_EQ(low.status, 201U);
   auto high = std::async(std::launch::async, [this] { return run("high", 5, 6 * kGiB, true); });

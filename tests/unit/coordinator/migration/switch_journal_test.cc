@@ -177,7 +177,7 @@ TEST_F(HandoverJournalTest, EventsDuringAJournalWriteAreHandledAfterwardsInOrder
   at_source_.listen_at(*a_, "GiveUp");
   at_target_.listen_at(*b_, "Commit");
   a_->instead = [this, next = a_->instead](const wire::CommitMessage& message) {
-    // GRANTED is the next record
+    // GRANTED is the next record, so the disk is held from here on.
     if (std::holds_alternative<wire::Start>(message.body)) disk().hold(true, kJournal);
     return next(message);
   };

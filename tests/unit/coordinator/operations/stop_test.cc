@@ -22,7 +22,7 @@ using nlohmann::json;
 
 constexpr std::chrono::seconds kDeadline{30};
 
-// Records whether and when an agent was ordered to stop a job.
+// A record of whether and when an agent was ordered to stop a job.
 class Told {
  public:
   void listen_at(FakeAgent& agent) {
@@ -346,7 +346,8 @@ TEST_F(StopTest, OlderInstanceOfARemovedJobIsEndedWhenItsNodeReturns) {
   ASSERT_EQ(cluster_.post("/v1/nodes/node-a/add").status, 200U);
   cluster_.stop();
   change_store(
-      "INSERT INTO removed_job_fences (job, fenced) VALUES (1, 1)");  // as if it had continued from an image elsewhere
+      // the row simulates a job that has continued from an image elsewhere
+      "INSERT INTO removed_job_fences (job, fenced) VALUES (1, 1)");
   cluster_.start();
   a_ = returning("node-a");
   told_a_.listen_at(*a_);

@@ -45,7 +45,7 @@ class OutputCopiesTest : public ::testing::Test {
     const auto appended = run(copies_->append(job, incarnation, offset, bytes));
     EXPECT_TRUE(appended.has_value()) << appended.error().to_string();
   }
-  // Returns "OFFSET:BYTES".
+  // Returns the part of the copy at `offset` as "OFFSET:BYTES".
   std::string read(JobId job, Incarnation incarnation, std::uint64_t offset, std::size_t limit = 1000) {
     auto part = run(copies_->read(job, incarnation, offset, limit));
     if (!part) return part.error().to_string();

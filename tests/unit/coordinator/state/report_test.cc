@@ -156,7 +156,8 @@ TEST(Bound, BoundIncludesReadingAndWritingDumpedHostMemory) {
   ASSERT_TRUE(bound);
   EXPECT_DOUBLE_EQ(bound->ms, d->quiesce + 25 + d->commit + 40 + d->restore + d->resume);
   EXPECT_EQ(bound->by, "host_write");
-  s.host_read_bytes_per_second = 1'000'000'000;  // the memory is read while it is sent: the link is slower
+  s.host_read_bytes_per_second = 1'000'000'000;  // the memory is read while it is sent, so the slower link
+                                                 // counts
   bound = compute_bound(s, t, *d);
   EXPECT_DOUBLE_EQ(bound->ms, d->quiesce + 20 + d->commit + 40 + d->restore + d->resume);
   s.host_read_bytes_per_second = t.host_write_bytes_per_second = 0;

@@ -14,7 +14,8 @@
 #include "tests/unit/coordinator/support/http_client.h"
 
 namespace ckpt::coordinator {
-class Coordinator;  // most tests use the API, and compile without all parts of the coordinator
+class Coordinator;  // the class is only declared here, because most tests use the API and compile without all
+                    // parts of the coordinator
 class Images;
 }  // namespace ckpt::coordinator
 

@@ -23,7 +23,7 @@ namespace ckpt::coordinator::test {
 
 class FakeAgent {
  public:
-  // Takes the identity for TLS, if there is one.
+  // Creates an agent. `identity` is the identity for TLS; null: no TLS.
   FakeAgent(std::string node, std::string address, std::string token,
             std::shared_ptr<tls::Identity> identity = nullptr);
   ~FakeAgent();
@@ -47,7 +47,7 @@ class FakeAgent {
                                             // nor as the target
   bool pauses = false;  // true if this agent, as a source, waits at its barrier from the start of the copy
                         // until run_jobs()
-  unsigned reads_until_freed = 0;  // for a source: the instance ends after this many reads at the end of its
+  unsigned reads_until_freed = 0;  // for a source: the instance exits after this many reads at the end of its
                                    // log
   wire::Reason leaves;             // for a source: if not empty, this agent sends Resumed with this reason
                                    // instead of copying
@@ -63,7 +63,8 @@ class FakeAgent {
   bool ignore_stops = false;  // true if this agent answers stops without stopping an instance
   bool silent_stops = false;  // true if this agent answers stops only in answer_stops()
   std::atomic<unsigned> stops{0};
-  std::uint64_t open_connections = 0;  // connections to other programs; without reset they refuse a move
+  std::uint64_t open_connections = 0;  // connections to other programs; without the option reset, this number
+                                       // refuses a move
   bool refuse_moves = false;           // true if this agent refuses every CheckMove
   bool refuse_leaving = false;         // true if this agent refuses a CheckMove to another node
   // Whether this agent, as the target of a move, refuses the check of the move, or does not answer the check.

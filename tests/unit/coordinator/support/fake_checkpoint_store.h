@@ -75,7 +75,8 @@ class FakeCheckpointStore {
   FakeAgent& agent_;
   std::string node_;
   std::vector<wire::CheckpointStoreOrder> held_;    // held orders; used on the agent's thread only
-  std::vector<wire::TakeSnapshot> held_snapshots_;  // also those of ranks that wait for their barrier
+  std::vector<wire::TakeSnapshot> held_snapshots_;  // held orders for snapshots, including those of ranks
+                                                    // that wait for their barrier
   std::vector<std::uint64_t> held_restores_;
   std::shared_ptr<SharedFolders> shared_;
 };

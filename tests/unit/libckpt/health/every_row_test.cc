@@ -59,14 +59,14 @@ std::map<std::uint32_t, Expected> rules() {
       {{78, 93, 106, 107, 122, 123, 124, 125, 152, 153}, {}},  // informational notes
       {{162, 163, 164, 165}, {}},                              // power smoothing events
       {{142, 147, 148, 166, 168, 170}, {}},                    // no effect on the existing memory
-      {{154}, {}},                                             // decided by its number, not by the table
+      {{154}, {}},  // decided by the number in the Xid, not by the table
       // Faults of the bus under one process, or of its copy engine: this process is lost, other processes are
       // not.
       {{32, 80}, {kRestore, kLive, kLive, true, true, false}},
       {copy_engines, {kRestore, kLive, kLive, true, true, false}},
       // Memory errors that the GPU contains.
       {{48, 94, 156, 171, 172}, {kRestore, kLive, kLive, true, true, false}},
-      // Predictive errors: jobs move when memory and time are available.
+      // Errors that predict a failure: jobs move when memory and time are available.
       {{54, 63, 92, 121, 157, 160, 161, 176}, {kLive, kLive, kLive, true, false, false}},
       {{64}, {kLive, kLive, kLive, true, true, false}},
       // NVLink is down: memory is readable, but peer-to-peer access fails.

@@ -173,7 +173,7 @@ TEST(ExitCodes, InvalidPlaceIsRefusedWithoutARequest) {
 
 TEST(ExitCodes, AProcessOfAnotherMachineIsRefusedForAdoption) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(kRunning, 201); });
-  // no kernel assigns so high a process number
+  // The kernel assigns no process number as high as this.
   const Ended ended = run(coordinator.home(), {"adopt", "1073741824"});
   EXPECT_EQ(ended.code, 5);
   EXPECT_TRUE(coordinator.requests().empty());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small coordinator for tests. It answers each request with a function, and writes the file in which the
 // CLI finds its address.
-// Threads: the function runs on the server's own thread; requests() may be called once the command has ended.
+// Threads: the function runs on the server's own thread; requests() may be called once the command has
+// exited.
 #pragma once
 
 #include <functional>
@@ -26,8 +27,8 @@ struct FakeAnswer {
   unsigned status = 200;
   std::string body;
   std::map<std::string, std::string> headers;
-  bool hang_up = false;  // close the connection without an answer
-  bool silent = false;   // leave the connection open until the other side closes it
+  bool hang_up = false;  // true: the connection is closed without an answer
+  bool silent = false;   // true: the connection stays open until the other side closes it
 };
 
 class FakeCoordinator {

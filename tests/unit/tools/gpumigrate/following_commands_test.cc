@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests commands that follow operations of the coordinator (drains, rebalances, snapshots and restores), at
-// Ctrl-C and without a coordinator. Also tests cordons and policies. The coordinator answers in the form of
-// docs/api.md.
+// Ctrl-C and without a coordinator. The file also tests cordons and policies. The coordinator answers in the
+// form of docs/api.md.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -421,7 +421,7 @@ TEST(ImageCommands, JobNameSelectsTheImageOfTheJob) {
     EXPECT_EQ(coordinator.requests()[i].method, "GET");
 }
 
-// ---- others
+// ---- other operations
 
 TEST(Following, AnInterruptedAbortHasAnUnknownOutcome) {
   FakeCoordinator coordinator([](const FakeRequest& request) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sample answers of a coordinator, from which the tests create screens. Pure.
+// Sample answers of a coordinator, from which the tests create screens.
+// Threads: pure functions.
 #pragma once
 
 #include "libckpt/api/event.h"

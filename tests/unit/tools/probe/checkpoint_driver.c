@@ -2,7 +2,8 @@
 // A libcuda.so.1 for the probe's tests. Every call is passed on to the driver that REAL_CUDA names. The added
 // cuCheckpointProcess* functions only store the state and obey PROBE_TEST ("" succeed, "hang", "die" or
 // "fail" in Checkpoint). Only the caller's process knows the state, which suffices for a process that makes
-// all the calls. Single-threaded.
+// all the calls.
+// Threads: one.
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -26,7 +26,7 @@ class EncodingTrial {
   static constexpr std::uint32_t kRetryWindows = 32;
 
   // Notes that this many bytes before encoding arrived in this time, in which the lanes always had work.
-  // link_rate: 0 if it is not known.
+  // `link_rate` is 0 if it is not known.
   void observe(std::uint64_t plain_bytes, Nanos time, std::uint64_t link_rate) noexcept;
   [[nodiscard]] bool on() const noexcept { return on_.load(std::memory_order_relaxed); }
 

@@ -31,8 +31,8 @@ CUresult primary_of(CUdevice device, Device** out) {
   return CUDA_SUCCESS;
 }
 
-// Ends captures with the contexts of their streams. Declare this before the process's lock, so that it is
-// destroyed after the lock.
+// A scope that ends captures with the contexts of their streams. Declare this object before the process's
+// lock, so that it is destroyed after the lock is released.
 struct EndsCaptures {
   EndsCaptures() = default;
   ~EndsCaptures() { end_dead_captures(); }
@@ -281,8 +281,8 @@ CUresult cuCtxSynchronize_v2(CUcontext handle) {
   return CUDA_SUCCESS;
 }
 
-// Calls the second version. The first versions of these names differ only by their results in obsolete driver
-// versions.
+// Calls the second version of the function. The first versions of these functions differ only by their
+// results in obsolete driver versions.
 CUresult cuCtxDestroy(CUcontext context) {
   return api::cuCtxDestroy_v2(context);
 }

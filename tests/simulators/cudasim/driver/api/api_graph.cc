@@ -173,7 +173,7 @@ CUresult cuGraphDestroy(CUgraph graph) {
   Lock lock(graphs_lock());
   GraphBody* body = nullptr;
   CUDASIM_TRY(enter_graph(graph, &body));
-  // a child graph belongs to its node
+  // A child graph belongs to its node, so the program cannot destroy it.
   return graphs().owned.erase(body) > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -360,7 +360,7 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
     CUDASIM_TRY(enter_executable(handle, &found));
     graph = graphs().executables[found];
   }
-  // the graph would become a child graph
+  // The graph would become a child graph, which is not supported here.
   CUDASIM_CHECK(stream->capture == nullptr, CUDA_ERROR_NOT_SUPPORTED);
   return launch(graph.get(), context, stream);
 }

@@ -107,7 +107,7 @@ CUresult check_event(CUevent handle) {
   return CUDA_SUCCESS;
 }
 
-// Returns the node's own copy of its work.
+// Returns the node and the node's own copy of its work.
 template <typename T>
 CUresult work_of(CUgraphNode handle, Node** node, T** work) {
   CUDASIM_TRY(Process::get().ready());

@@ -357,7 +357,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   Pool* pool = nullptr;
   CUDASIM_TRY(enter_pool(handle, &pool));
   const auto found = pools().made.find(pool);
-  // the device's default pool cannot be destroyed
+  // The device's default pool cannot be destroyed.
   CUDASIM_CHECK(found != pools().made.end(), CUDA_ERROR_INVALID_VALUE);
   std::erase_if(pools().chosen, [pool](const auto& item) { return item.second == pool; });
   pool->trim(0);

@@ -6,7 +6,8 @@
 namespace cudasim {
 namespace {
 
-constexpr unsigned kWaitKinds = CU_STREAM_WAIT_VALUE_NOR;  // the two lowest bits
+constexpr unsigned kWaitKinds = CU_STREAM_WAIT_VALUE_NOR;  // the mask of the two lowest bits, which select
+                                                           // the kind of wait
 
 CUresult queue_value(Context* context, Stream* stream, const ValueCommand& command, bool write) {
   CUDASIM_CHECK(command.address % command.width == 0, CUDA_ERROR_INVALID_VALUE);

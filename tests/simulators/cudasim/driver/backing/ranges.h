@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Free address ranges with first-fit allocation. Returned ranges are joined with their neighbors. Not
-// thread-safe.
+// Free address ranges with first-fit allocation. Returned ranges are joined with their neighbors.
+// Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class Ranges {
  public:
   Ranges(std::uint64_t begin, std::uint64_t bytes) { free_[begin] = bytes; }
 
-  // Takes `bytes` aligned to `alignment` (a power of two). Returns 0 if no range is free.
+  // Claims `bytes` bytes aligned to `alignment` (a power of two). Returns 0 if no range is free.
   std::uint64_t take(std::uint64_t bytes, std::uint64_t alignment) {
     for (const auto& [begin, size] : free_) {
       const std::uint64_t at = (begin + alignment - 1) & ~(alignment - 1);
@@ -25,7 +25,7 @@ class Ranges {
     return 0;
   }
 
-  // Takes exactly these addresses. Returns false if some of them are not free.
+  // Claims exactly these addresses. Returns false if some of them are not free.
   bool take_at(std::uint64_t at, std::uint64_t bytes) {
     auto found = free_.upper_bound(at);
     if (found == free_.begin()) return false;

@@ -14,7 +14,7 @@
 
 #include "tests/simulators/cudasim/driver/gate.h"
 
-// CUDASIM_EXPORT(exported name, name in cudasim::api)
+// CUDASIM_EXPORT(exported name, name in cudasim::api) declares the function that an export calls.
 namespace cudasim::api {
 #define CUDASIM_EXPORT(name, base) __attribute__((weak)) decltype(::name) base;
 #include "cudasim_exports.def"

@@ -72,7 +72,7 @@ TEST(MountList, MountThatNoPathReachesIsLeftOut) {
   EXPECT_EQ(*result, from_hex(kHeader + kRoot));
 }
 
-// CRIU: "Failed to copy sharing from source".
+// CRIU fails with this message: "Failed to copy sharing from source".
 TEST(MountList, MountGetsLaterMountsOnlyWhereTheTargetPassesThemOn) {
   const std::string slave = from_hex("288080a001"), alone = from_hex("2880808001");
   EXPECT_EQ(count_of(from_hex(kList), slave), 2U);

@@ -64,9 +64,9 @@ class RestlessProgram {
   }
   [[nodiscard]] pid_t pid() const { return pid_; }
 
-  // Stops all processes of the program and returns them; ended processes are left out. A process that waits
-  // for a child that shares its memory (vfork) stops once the child has ended. In that case all processes run
-  // again briefly.
+  // Stops all processes of the program and returns them; exited processes are left out. A process that waits
+  // for a child that shares its memory (vfork) stops once the child has exited. In that case all processes
+  // run again briefly.
   [[nodiscard]] std::vector<pid_t> stop() const {
     for (const auto deadline = steady_clock::now() + kMaxStop; steady_clock::now() < deadline;) {
       for (const auto one = steady_clock::now() + kOneStop; steady_clock::now() < one;) {

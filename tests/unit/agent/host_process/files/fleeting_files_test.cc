@@ -23,7 +23,7 @@ using std::chrono::steady_clock;
 using ::testing::Contains;
 using ::testing::Not;
 
-// Early enough for a file that must not count as lasting, even if the test is slow to start.
+// A time that is early enough for a file that must not count as lasting, even if the test is slow to start.
 constexpr auto kSoon = kLasts / 8;
 
 class FleetingFiles : public ::testing::Test {
@@ -33,8 +33,8 @@ class FleetingFiles : public ::testing::Test {
   void make() const { std::ofstream(path_) << "AAAA"; }
   void unlink() const { ::unlink(path_.c_str()); }
 
-  // Checks whether the file is left out of a list. `change` runs soon after the first look at the file. The
-  // list has another file that stays, so the looks go on after the file is gone.
+  // Checks whether the file is left out of a list. `change` runs soon after the first scan of the file. The
+  // list has another file that stays, so the scans continue after the file is gone.
   bool is_left_out(const std::function<void()>& change) const {
     std::ofstream(folder_ / "stays") << "AAAA";
     std::vector<FileFact> facts(2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process 1 of a PID namespace of its own, like a job's first process. It has run the test's preparation
-// and waits. Ownership: the process ends with the object. Needs root.
+// and waits. Ownership: the process ends with the object. The test needs root.
 #pragma once
 
 #include <fcntl.h>
@@ -51,7 +51,7 @@ class SmallJob {
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool is_there() const { return is_there_; }
 
-  // Call this within `prepare`. Forks a child that does `work` and waits; returns false on failure.
+  // Forks a child that does `work` and waits; returns false on failure. Call this function within `prepare`.
   static bool fork_and(const std::function<bool()>& work) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return false;

@@ -256,7 +256,7 @@ TEST_F(DrainPolicy, AllTargetsOfAFailedMoveOfRanksAreAvoided) {
   (void)look();
   view_.end(1, MigrationResult::kFailed, "no link");
   tries_.note_failures(look().failed, news_);
-  view_.end(2, MigrationResult::kFailed, "no link");  // its measurements arrive later
+  view_.end(2, MigrationResult::kFailed, "no link");  // the measurements of the move arrive later
   tries_.note_failures(look().failed, news_);
   EXPECT_EQ(tries_.failures_of(group(9)).all.size(), 2U);
   ++news_.changes;

@@ -112,7 +112,7 @@ TEST(Breaker, AttemptsPerJobAreLimited) {
   std::vector<Evacuation> all{evacuation(1, true, HealthOutcome::kLive),
                               evacuation(2, true, HealthOutcome::kLive),
                               evacuation(3, true, HealthOutcome::kLive)};
-  all[1].job = 1;  // the same job again, from its next GPU
+  all[1].job = 1;  // the same job again, evacuated from its next GPU
   all[0].started_ms = {10, 500};
   all[1].started_ms = {600};
   all[2].started_ms = {600};

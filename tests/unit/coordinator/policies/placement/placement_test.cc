@@ -293,7 +293,8 @@ TEST(PlacementFilter, TemporaryReasonsAreMarked) {
     EXPECT_EQ(candidate.passing, candidate.place.gpu != 2) << to_text(candidate.place);
 }
 
-// Checks one term: `better` makes the second GPU win over its equal, which otherwise comes first.
+// Checks one term of the score: `better` makes the second GPU preferred to its equal, which otherwise comes
+// first.
 void expect_preferred(const std::function<void(std::vector<GpuView>&, PlacementRequest&)>& better,
                       const std::string& reason) {
   std::vector<GpuView> gpus{gpu("a", 0), gpu("a", 1), gpu("a", 2)};

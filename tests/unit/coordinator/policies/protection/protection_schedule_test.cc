@@ -24,7 +24,7 @@ class ScheduleTest : public ::testing::Test {
     schedule_.ended(job, end, good);
   }
   ProtectionSchedule schedule_;
-  // the jobs that could be saved now, with their nodes
+  // The jobs that could be saved now, with their nodes.
   std::map<wire::JobId, Nodes> nodes_{{1, {"a"}}, {2, {"a"}}, {3, {"b"}}};
 };
 
@@ -177,7 +177,7 @@ class ProtectedFor : public ScheduleTest {
     const auto& all = taken_[job];
     ASSERT_GT(all.size(), 20u);
     for (std::size_t i = 1; i < all.size(); ++i) {
-      // a moment before the newer image counts
+      // The job is lost a moment before the newer image counts.
       const std::int64_t lost = all[i].end - 1 - all[i - 1].barrier;
       const std::int64_t interval = std::max(kEvery, all[i - 1].end - all[i - 1].begin);
       EXPECT_LE(lost, interval + others + (all[i].end - all[i].begin))

@@ -37,7 +37,7 @@ struct Case {
   const char* what;
   CodecMode mode;
   std::uint32_t threads;
-  double link, planes_rate, difference_rate;  // in GB/s
+  double link, planes_rate, difference_rate;  // the rates of the link and of the two encodings, in GB/s
   double planes_ratio, difference_ratio;
   Encoding expected;
 };

@@ -46,7 +46,7 @@ TEST(Allocations, AllocationsOfARoundAreIndependentOfItsChunks) {
        {codec::CodecMode::kRaw, codec::CodecMode::kAuto, codec::CodecMode::kDifference}) {
     EnginePair pair({.sizes = {32 * kMiB}, .codec = codec, .shadow_memory = 32 * kMiB});
     pair.announce();
-    (void)allocations_of_round(pair, 32 * kMiB, 1);  // lets the buffers reach their sizes
+    (void)allocations_of_round(pair, 32 * kMiB, 1);  // this round lets the buffers grow to their final sizes
     const std::uint64_t few = allocations_of_round(pair, 2 * kMiB, 2);
     const std::uint64_t many = allocations_of_round(pair, 32 * kMiB, 3);
     EXPECT_LE(many, few + 32) << "16 times the chunks, of 64 KiB: 480 more of them";

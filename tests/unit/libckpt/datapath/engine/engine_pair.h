@@ -104,7 +104,7 @@ class EnginePair : public ReceiverDelegate, public SenderObserver {
     std::uint64_t shadow_memory = 0;
     std::uint64_t min_unscanned = kMinUnscannedChunks;
     transport::Transport* transport = nullptr;  // the test's own transport; null: loopback
-    bool same_host = false;                     // the target reads chunks from the source's staging memory
+    bool same_host = false;  // true: the target reads chunks from the source's staging memory
   };
 
   explicit EnginePair(const Setup& setup) : setup_(setup) {

@@ -170,7 +170,7 @@ TEST(Engine, RoundsWithoutAFirstScanEndWithEqualMemory) {
   }
 }
 
-// Changes chunks that have been sent, while the first round still runs.
+// Hooks that change chunks that have been sent, while the first round still runs.
 class ChangeDuringRound : public FaultHooks {
  public:
   const test::Buffer* buffer = nullptr;
@@ -202,7 +202,7 @@ TEST(Engine, FirstRoundSamplesChunksThatBecameDirtyAgain) {
   EXPECT_FALSE(must(small.sender().run_round()).sampled_dirty_bytes.has_value());
 }
 
-// Blocks the lane's thread in its first copy until the test releases the copy.
+// Hooks that block the lane's thread in its first copy until the test releases the copy.
 class HoldFirstCopy : public FaultHooks {
  public:
   std::atomic<bool> held{false};

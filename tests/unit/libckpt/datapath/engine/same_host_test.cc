@@ -23,8 +23,8 @@ using test::kMiB;
 using test::must;
 using testing::HasSubstr;
 
-// Records where the source has staged a chunk, and whether the target's writes to this memory change the same
-// bytes.
+// Hooks that record where the source has staged a chunk, and whether the target's writes to this memory
+// change the same bytes.
 class SameBytes : public FaultHooks {
  public:
   void on_staged(const ChunkId& id, std::span<std::byte> bytes) override {
@@ -137,7 +137,7 @@ TEST(PinnedMemory, MemoryIsPinnedForTheDeviceOnBothSides) {
   }
 }
 
-// Removes one function from the driver's table during a test.
+// A scope in which one function is missing from the driver's table.
 class NothingIsRegistered {
  public:
   NothingIsRegistered() : slot_(const_cast<DriverApi&>(device(0).api()).cuMemHostRegister_v2), real_(slot_) {

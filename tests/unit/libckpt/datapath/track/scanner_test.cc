@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the device code with the host's fingerprints. Runs on any driver.
+// Compares the device code with the host's fingerprints. The tests run on any driver.
 #include "libckpt/datapath/track/scanner.h"
 
 #include <gtest/gtest.h>

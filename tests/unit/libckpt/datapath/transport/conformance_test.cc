@@ -281,7 +281,8 @@ TEST_P(TransportTest, MessagesOverTheLimitsAreRefused) {
 }
 
 TEST_P(TransportTest, TheSendWindowIsBounded) {
-  // The test drives this lane itself. The lane reports no message as sent before progress() is called.
+  // A handler of a lane that the test drives itself. The lane reports no message as sent before progress() is
+  // called.
   class Quiet final : public LaneHandler {
    public:
     std::span<std::byte> on_payload_begin(std::span<const std::byte>, std::size_t) override { return {}; }

@@ -74,7 +74,7 @@ inline pid_t spawn_again(std::vector<std::string> words, const std::vector<Uniqu
   return child;
 }
 
-// Returns how the process ended; an empty text means success.
+// Returns the process's exit status or signal as text; an empty text means success.
 inline std::string end_of(pid_t child) {
   int status = 0;
   if (child <= 0 || ::waitpid(child, &status, 0) != child) return "was not started";

@@ -22,7 +22,7 @@ namespace ckpt::transport {
 class Relay {
  public:
   using Record = std::string;  // includes the five bytes of type, version and length
-  // Returns the records that replace one record. Called on the relay's thread.
+  // A function that returns the records that replace one record. It is called on the relay's thread.
   using Tamper = std::function<std::vector<Record>(const Record&)>;
   static constexpr std::size_t kHead = 5;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offers of memory that a receiver accepts, and its handling of unreadable memory. The conformance suite
-// tests that payloads arrive ("near").
+// Tests which offers of memory a receiver accepts, and how it handles unreadable memory. The conformance
+// suite tests that payloads arrive ("near").
 #include "libckpt/datapath/transport/same_host_memory.h"
 
 #include <fcntl.h>

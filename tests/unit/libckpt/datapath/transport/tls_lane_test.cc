@@ -104,7 +104,7 @@ TEST_F(TlsLaneTest, UnknownConnectionsAreDroppedAndThePeerIsServed) {
       [](int fd) { write_bytes(fd, "GET / HTTP/1.1\r\n\r\n"); },
       [](int fd) { write_bytes(fd, std::string(100'000, '\x5a')); },
       [](int fd) { write_bytes(fd, std::string("\x16\x03\x01\x10\x00", 5).append(4096, '\x02')); },
-      // a HELLO in clear text, as on a plain socket
+      // Sends a HELLO in clear text, as on a plain socket.
       [](int fd) {
         std::array<std::byte, kMaxHelloBytes> hello{};
         const std::size_t bytes = write_hello({kToken, {}}, hello);
@@ -294,7 +294,7 @@ TEST_F(TlsLaneTest, NetworkCaptureShowsNoPayload) {
   EXPECT_GT(relay.captured().size(), 2 * payload.size());
   EXPECT_EQ(relay.captured().find(kCanary.substr(0, 8)), std::string::npos);
 
-  // Repeats the test over a plain socket.
+  // The same test is repeated over a plain socket.
   const UniqueFd listener = *listen_tls(*parse_ip("127.0.0.1"));
   Relay::make_blocking(listener.get());
   Relay plain(Relay::port_of(format_tls_address(*local_address_of(listener.get()))));

@@ -71,7 +71,7 @@ class GroupsTest : public testing::Test {
   void add(const std::string& name, std::vector<std::uint32_t> members) {
     ASSERT_TRUE(groups_->add(name, std::move(members), Fake::kOps, &fake_).has_value());
   }
-  // Returns the next answer.
+  // Returns the next answer, which must be a T.
   template <class T>
   T next() {
     std::unique_lock lock(mutex_);

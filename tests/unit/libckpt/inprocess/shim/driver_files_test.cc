@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A forked child has none of the driver's files. Memory files with the same names represent the driver's
-// files.
+// Tests that a forked child has none of the driver's files. Memory files with the same names represent the
+// driver's files.
 #include "libckpt/inprocess/shim/core/driver_files.h"
 
 #include <fcntl.h>

@@ -89,7 +89,7 @@ TEST_F(GateTest, AWaitingThreadDelaysTheDrainButNotTheClose) {
   EXPECT_NE(std::string::npos, drained.error().message().find("cuStreamSynchronize"));
   device_done.count_down();
   EXPECT_TRUE(gate().drain(kLong));
-  EXPECT_FALSE(returned);  // blocked on its way back
+  EXPECT_FALSE(returned);  // the call is blocked on its way back
   gate().open();
   waiter.join();
   EXPECT_TRUE(returned);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capture delays a pause only while the capture lasts, however the capture ends. A job must never
-// permanently lose the ability to pause.
+// Tests that a capture delays a pause only while the capture lasts, however the capture ends. A job must
+// never permanently lose the ability to pause.
 #include <gtest/gtest.h>
 
 #include <latch>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connection, Listener and Dialer on one event loop over real sockets. No test depends on durations: each
-// test runs the loop until the expected event has happened.
+// Tests Connection, Listener and Dialer on one event loop over real sockets. No test depends on durations:
+// each test runs the loop until the expected event has happened.
 #include "libckpt/net/control/connection.h"
 
 #include <gtest/gtest.h>
@@ -185,7 +185,7 @@ TEST_F(ControlTest, APeerThatDoesNotReadIsDropped) {
   wire::LogData data;
   data.bytes.assign(256 << 10, 'x');
   Result<void> sent = ok();
-  // the loop does not run, so nothing reads
+  // The loop does not run, so the peer reads no data.
   for (int i = 0; i < 100 && sent; ++i) sent = accepted_->send(data);
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().code(), ErrorCode::kUnavailable);

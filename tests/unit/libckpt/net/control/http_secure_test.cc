@@ -110,7 +110,8 @@ TEST_F(SecureHttpTest, SilentConnectionsDoNotBlockAClient) {
                                               });
   }
   while (connected < 40) ASSERT_NE(io_.run_one_for(std::chrono::seconds(30)), 0U);
-  // Succeeds before the handshakes of the unauthenticated clients time out, which takes 10 s.
+  // The authorized client is answered before the handshakes of the unauthenticated clients time out, which
+  // takes 10 s.
   const auto client = certificates_.identity("admin", tls::Peer::client("admin"));
   EXPECT_TRUE(ask(client, server_->address(), std::chrono::seconds(8)).ends_with("the jobs"));
 }

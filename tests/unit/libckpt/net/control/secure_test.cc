@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control connections over TLS, on one event loop over real sockets. The deadlines come from the settings; no
-// test waits for a deadline that must not expire.
+// Tests control connections over TLS, on one event loop over real sockets. The deadlines come from the
+// settings; no test waits for a deadline that must not expire.
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>

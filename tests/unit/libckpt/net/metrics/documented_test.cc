@@ -16,7 +16,7 @@
 namespace ckpt {
 namespace {
 
-using Described = std::map<std::string, std::string>;  // name -> "kind: labels"
+using Described = std::map<std::string, std::string>;  // maps a name to "kind: labels"
 
 std::string signature(std::string_view kind, const std::string& labels) {
   return std::string(kind) + ": " + labels;

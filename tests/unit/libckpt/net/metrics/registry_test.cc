@@ -82,7 +82,7 @@ TEST(RegistryTest, LabelsAreAlwaysValid) {
   EXPECT_EQ(label_text("\xe2\x82"), "??");            // a truncated sequence
   EXPECT_EQ(label_text("\xf0\x80\x80\x80"), "????");  // overlong encoding
   EXPECT_EQ(label_text(std::string(500, 'x')).size(), 128U);
-  // never splits a character
+  // A character is never split.
   EXPECT_EQ(label_text(std::string(127, 'x') + "\xc3\xbc"), std::string(127, 'x'));
   Registry registry;
   registry.gauge("named", "Named.", {"name"}, [](Series& out) { out.add({"a\"\\\n\xff"}, 1); });

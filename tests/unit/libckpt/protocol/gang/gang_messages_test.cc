@@ -25,7 +25,7 @@ GangInfo info_of_two() {
   return info;
 }
 
-// Each body of a gang with all of its members set.
+// Calls `test` with each body of a gang, with all members set.
 template <std::size_t I = 0>
 void each_body(const std::function<void(Body)>& test) {
   if constexpr (I < std::variant_size_v<Body>) {

@@ -345,8 +345,8 @@ std::string lease_is_forgotten(Mutant mutant) {
   return world.first_violation();
 }
 
-// A bystander is lost after the switch, so the gang is restored from its image. The instance of `slow` takes
-// seconds to end.
+// Runs a case in which a bystander is lost after the switch, so the gang is restored from its image. The
+// instance of `slow` takes seconds to end.
 std::string restore_beside(Mutant mutant, const Party& slow) {
   World world(with(mutant));
   world.take_long_to_end(slow, 3'000);

@@ -90,7 +90,7 @@ void World::crash(const Party& party) {
   host.up = false;
   ++host.life;
   host.machine = std::monostate{};
-  // Movers end with their agent.
+  // A mover exits with its agent.
   if (party.role == Role::kSource || party.role == Role::kTarget) break_session(party.rank);
 }
 
@@ -487,7 +487,7 @@ void World::deliver(const Party& from, const Party& to, const Body& body) {
   }
 }
 
-// The events of other files of the world.
+// The instantiations for events that other files of the world feed.
 template void World::feed(const Party& party, const SourceEvent& event);
 template void World::feed(const Party& party, const TargetEvent& event);
 template void World::feed(const Party& party, const BystanderEvent& event);

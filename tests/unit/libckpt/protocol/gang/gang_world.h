@@ -54,7 +54,7 @@ class World {
  public:
   struct Options {
     std::uint64_t seed = 1;
-    bool chance = false;  // random delays, losses, repeats and crashes
+    bool chance = false;  // true: delays, losses, repeats and crashes occur at random
     Mutant mutant = Mutant::kNone;
     std::uint32_t moved = 2;
     std::uint32_t staying = 1;
@@ -82,7 +82,7 @@ class World {
   void take_long_to_end(const Party& party, std::int64_t ms) { ends_ms_[party] = ms; }
   void make_no_communicators() { makes_communicators_ = false; }
   void fail_next_resume() { fails_resume_ = true; }
-  // drops all messages with this name
+  // Drops all messages with this name. With `to`, only messages to this party are dropped.
   void hold(std::string_view body_name) { held_names_.emplace(body_name); }
   void hold(std::string_view body_name, const Party& to) { held_names_.emplace(name_to(body_name, to)); }
   void release() { held_names_.clear(); }
@@ -120,15 +120,15 @@ class World {
   // The process of a rank. A source or bystander runs in the old epoch at first.
   struct Instance {
     bool alive = false;
-    bool image = false;     // a target has the rank's memory
-    bool running = false;   // a target has passed its gate
-    bool finished = false;  // of a target: its program has ended, and its work is done
-    bool in_new = false;    // the process runs, or will run, in the new epoch
+    bool image = false;     // true if a target has the rank's memory
+    bool running = false;   // true if a target has passed its gate
+    bool finished = false;  // true if a target's program has ended, and its work is done
+    bool in_new = false;    // true if the process runs, or will run, in the new epoch
     bool hold_wanted = false;
     bool held = false;
     bool in_gate = false;
     bool has_old_communicators = false;
-    bool joins = false;  // the process waits for the other members of new communicators
+    bool joins = false;  // true while the process waits for the other members of new communicators
     bool has_new_communicators = false;
     std::optional<Nanos> deadline;
   };
@@ -165,7 +165,7 @@ class World {
   void end_instance(const Party& party, bool by_fault);
   void end_as_ordered(const Party& party);  // ends the instance, then states RankEnded to its machine
   void feed_ended(const Party& party);
-  TargetEvent end_of(const Party& party);  // returns the event of a target whose program has ended
+  TargetEvent end_of(const Party& party);  // returns the event of a target whose program has exited
   void join(const Party& party);
   void make_communicators();
   void give_up_communicators(const Party& party);
@@ -210,15 +210,15 @@ class World {
                                                           // take a short random time
   std::map<Party, std::int64_t> ends_ms_;  // durations of slow ends by party; other instances end at once
   bool makes_communicators_ = true;
-  std::uint64_t lost_records_ = 0;               // how often the coordinator has lost its journal
+  std::uint64_t lost_records_ = 0;               // number of journals that the coordinator has lost
   std::vector<Body>* to_coordinator_ = nullptr;  // collects the messages to the coordinator
-  bool old_passed_ = false;                      // a rank has passed n in the old epoch
+  bool old_passed_ = false;                      // true once a rank has passed n in the old epoch
   bool restored_ = false;
   int faults_ = 0;          // number of lost nodes and failed instances
   int failed_resumes_ = 0;  // failed resumes into a gate; they are not faults and must never lose work
   bool was_settled_ = false;
-  bool lost_later_ = false;  // a rank was lost after the migration was over; another recovery handles this
-                             // loss
+  bool lost_later_ = false;  // true if a rank was lost after the migration was over; another recovery handles
+                             // this loss
   bool chance_ = false;
   bool tracing_ = false;
   std::string violation_;

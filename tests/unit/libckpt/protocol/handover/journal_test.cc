@@ -206,7 +206,7 @@ TEST_F(JournalTest, RefusesAForeignFile) {
   EXPECT_EQ(journal.error().code(), ErrorCode::kCorrupt);
 }
 
-// Sets a file size limit that simulates a full disk without privileges.
+// A scope with a file size limit, which simulates a full disk without privileges.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) {

@@ -221,7 +221,7 @@ std::string lost_before_it_ran(Mutant mutant) {
   world.run_for(300);
   world.hold("Lease");
   world.restart(1);
-  world.run_for(1);  // Committed arrives, but its answer does not
+  world.run_for(1);  // Committed arrives, but the answer to it does not
   world.lose(1);
   world.release_held();
   world.run_for(10'000);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small world for the handover: two nodes and a coordinator, with the real AgentHandovers and
 // CoordinatorHandovers inside. It has journals that survive crashes, keepers that enforce leases, a network,
-// clocks and one job. Discrete events, one thread, deterministic for a seed. The fuzz test lets chance play;
-// the scenario test decides what happens.
+// clocks and one job. Events are discrete and run on one thread; a seed determines them. The fuzz test draws
+// events at random; the scenario test decides what happens.
 //
 // Mutant names a deliberate mistake that the world's driver makes, so that the checks can be shown to find
 // it.
@@ -45,18 +45,18 @@ inline constexpr JobId kJob = 1;
 
 // An instance that a keeper holds on one node. At most one process of the job may run, next to one standby.
 struct Instance {
-  bool image = false;  // its memory is the job's image
+  bool image = false;  // true if the instance's memory is the job's image
   bool open = false;   // whether the gate is open
   Incarnation k = 0;
   std::optional<Nanos> deadline;
-  bool finished = false;  // its program has exited on its own with exit code 0
+  bool finished = false;  // true once the instance's program has exited on its own with exit code 0
 };
 
 class World {
  public:
   struct Options {
     std::uint64_t seed = 1;
-    bool chance = false;  // random delays, losses, repeats and crashes
+    bool chance = false;  // true: delays, losses, repeats and crashes occur at random
     Mutant mutant = Mutant::kNone;
     Timing timing;
   };

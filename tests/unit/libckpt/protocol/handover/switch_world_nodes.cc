@@ -207,7 +207,9 @@ void World::release_manifest(int node, HandoverKey key) {
                return;
              }
              const auto standby = instances_.find({target, id});
-             if (standby == instances_.end()) return;  // the standby died; its InstanceDied is on the way
+             if (standby == instances_.end())
+               return;  // the standby died, and its event InstanceDied is
+                        // still to be delivered
              standby->second.image = true;
              later(target, {id, Role::kTarget}, TargetEvent(FinalVerified{}), 1);
              if (life_[node] == life) later(node, key, SourceEvent(FinalDataAcknowledged{}), 1);

@@ -46,7 +46,7 @@ std::vector<CommitMessage> of_a_handover() {
   };
 }
 
-// Each body of a gang with all of its members set.
+// Adds each body of a gang, with all members set, to `messages`.
 template <std::size_t I = 0>
 void add_of_a_gang(std::vector<CommitMessage>& messages) {
   if constexpr (I < std::variant_size_v<Body>) {

@@ -38,7 +38,8 @@ struct Told {
   std::set<std::uint64_t> going;  // remove has not returned: these versions may exist
 };
 
-// Writes versions, abandons some, removes older versions and collects their space, until an operation fails.
+// A workload that writes versions, abandons some, removes older versions and collects their space, until an
+// operation fails.
 class Workload {
  public:
   Workload(PowerCutFiles& files, Told& told, std::uint64_t seed)

@@ -81,7 +81,7 @@ class Peers : public testing::Test {
   std::string home_;
 };
 
-// Connects to "127.0.0.1:PORT".
+// Connects to an address of the form "127.0.0.1:PORT".
 inline UniqueFd connect_to(const std::string& address) {
   sockaddr_in to{};
   to.sin_family = AF_INET;

@@ -83,7 +83,7 @@ TEST_F(PeerCheckpointStore, SecondWriterIsRefusedUntilTheFirstWriterDisconnects)
   EXPECT_TRUE(open_checkpoint_store(route_to(*server, token), true));
 }
 
-// A killed mover closes nothing in order.
+// A mover that is killed closes no file or connection in order.
 TEST_F(PeerCheckpointStore, ADisconnectedWriterLeavesNoFilesAndNoLock) {
   auto server = serve(0);
   const auto token = must(server->grant(grant_of(true, false)));
@@ -97,7 +97,7 @@ TEST_F(PeerCheckpointStore, ADisconnectedWriterLeavesNoFilesAndNoLock) {
   ASSERT_TRUE(put_content(*writer, some_content(2, 8 << 20), nullptr));
   server->revoke(cut);
   EXPECT_EQ(code_of(writer->commit({})), ErrorCode::kUnavailable);
-  // Succeeds as soon as the other side has noticed the disconnect.
+  // The call succeeds as soon as the other side has noticed the disconnect.
   auto after = open_checkpoint_store(route_to(*server, token), true);
   while (code_of(after) == ErrorCode::kRefused) after = open_checkpoint_store(route_to(*server, token), true);
   auto again = must(std::move(after));

@@ -50,11 +50,11 @@ CheckpointStoreOptions options_for(Files& files) {
 
 struct Told {
   std::map<std::uint64_t, Content> committed;
-  std::map<std::uint64_t, Content> begun;  // may exist or be missing
+  std::map<std::uint64_t, Content> begun;  // versions that may exist or be missing
   std::set<std::uint64_t> on_disk;         // versions without a pack that only memory contains
 };
 
-// Writes versions with a separate writer until an operation fails.
+// A workload that writes versions with a separate writer until an operation fails.
 class Writer {
  public:
   Writer(PowerCutFiles& base, Told& told, Tiers tiers) : files_(std::move(tiers), base), told_(told) {}

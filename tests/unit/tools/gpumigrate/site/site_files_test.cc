@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemons' own parsers read the files that `cluster init` and `node join` write.
+// Tests that the daemons' own parsers read the files that `cluster init` and `node join` write.
 #include "tools/gpumigrate/client/site_files.h"
 
 #include <gtest/gtest.h>

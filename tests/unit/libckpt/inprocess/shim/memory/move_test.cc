@@ -185,7 +185,7 @@ TEST_F(MoveTest, ListenerIsCalledForEachChange) {
 TEST_F(MoveTest, AllocationWaitsForMemoryHeldByAMover) {
   const std::size_t all = free_memory() / (2 * kMiB) * (2 * kMiB);
   const CUdeviceptr pointer = allocate(all);
-  auto mover = export_all();  // retains the memory, as a mover does until it receives the free
+  auto mover = export_all();  // this object retains the memory, as a mover does until it receives the free
   int waits = 0;
   RegionListener listener;
   listener.wait_for_frees = [&] {

@@ -51,7 +51,7 @@ class PoolTest : public ShimMemoryTest {
     const std::shared_lock lock(state_->mutex);
     return state_->regions.block_bytes(pool_);
   }
-  // Blocks a stream until the block is opened or destroyed.
+  // A gate that blocks a stream until the gate is opened or destroyed.
   class Hold {
    public:
     explicit Hold(CUstream stream) : stream_(stream) {

@@ -109,7 +109,7 @@ class ShimRankTest : public KeeperTest {
     agent.ask<local::Done>(local::StopExport{});
   }
 
-  // Ends the program and expects success. The program checks every byte that it reads.
+  // Makes the program exit and expects success. The program checks every byte that it reads.
   void expect_good_end(Agent& agent, const std::string& folder) {
     std::ofstream(stop_file()) << "now";
     EXPECT_EQ(agent.next<local::RankExited>().wait_status, 0) << text_of(folder + "/out.log");
