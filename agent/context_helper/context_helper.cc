@@ -34,7 +34,7 @@ std::string ContextFacts::missing_support() const {
            ") has no cuCheckpointProcess functions: driver 570 or newer is needed";
   if (!can_change_gpu)
     return "the CUDA driver (for CUDA " + version +
-           ") restores on the same GPU only: driver 580 or newer is needed";
+           ") can restore a process only on the GPU on which it was saved: driver 580 or newer is needed";
   return {};
 }
 
@@ -104,7 +104,7 @@ Result<void> ContextHelper::launch() {
     auto self = weak.lock();
     if (!self || self->run_ != run) return;
     if (error.code() == ErrorCode::kProtocol)
-      spdlog::error("context helper dropped: reason {}", error.to_string());
+      spdlog::error("connection to the context helper closed: reason {}", error.to_string());
     self->process_->signal(SIGKILL);
     self->link_closed_ = true;
     self->on_half_gone();
@@ -294,7 +294,7 @@ Task<Result<void>> ContextHelper::restore(pid_t pid, std::vector<context::GpuPai
   if (pairs.size() > context::kMaxPairs)
     co_return Error(
         ErrorCode::kInvalidArgument,
-        "A process on more than " + std::to_string(context::kMaxPairs) + " GPUs cannot be restored");
+        "A process that uses more than " + std::to_string(context::kMaxPairs) + " GPUs cannot be restored");
   order.pairs = std::move(pairs);
   CKPT_CO_TRYV(co_await perform(order, timeout));
   co_return ok();

@@ -45,7 +45,8 @@ Result<void> compute(const Device& device) {
   std::vector<unsigned char> read(kHalf);
   CKPT_CUDA_TRY(api, cuMemcpyDtoH_v2(read.data(), memory.address + kHalf, kHalf));
   if (std::all_of(read.begin(), read.end(), [](unsigned char byte) { return byte == kPattern; })) return ok();
-  return Error(ErrorCode::kCorrupt, "The GPU's memory returned different data than was written to it");
+  return Error(ErrorCode::kCorrupt,
+               "The data that was read from the GPU's memory differs from the data that was written to it");
 }
 
 // Checks whether an error is evidence against the GPU. A context that cannot be created is not evidence,

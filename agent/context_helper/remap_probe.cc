@@ -100,8 +100,9 @@ Result<void> check_pattern(const Device& device, CUdeviceptr address) {
   std::uint32_t found = 0;
   CKPT_CUDA_TRY(device.api(), cuMemcpyDtoH_v2(&found, address, sizeof found));
   if (found == kWord) return ok();
-  return Error(ErrorCode::kCorrupt,
-               "Data that one process wrote to shared memory differs in the other process");
+  return Error(
+      ErrorCode::kCorrupt,
+      "Data that was written to shared memory by one process was different when the other process read it");
 }
 
 Result<std::size_t> granularity(const Device& device) {
@@ -248,7 +249,9 @@ class Prober {
 
   Result<void> try_move(const Device& here, const Device& there) {
     if (!moves_ || name_of(here) != name_of(there)) {
-      note("There is no second GPU of the same model, or no driver that can move a context to it");
+      note(
+          "This node has no second GPU of the same model, or its driver cannot move a context to another "
+          "GPU");
       return ok();
     }
     CUcheckpointGpuPair pair{};

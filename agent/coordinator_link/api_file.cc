@@ -65,8 +65,8 @@ Result<std::string> token_by_api_file(const std::string& path) {
   const bool is_theirs = token.status.st_uid == api.status.st_uid && (token.status.st_mode & 0077) == 0;
   if (!is_theirs)
     return Error(ErrorCode::kRefused, named + ", which " + path +
-                                          " names as the token, must belong to the same user and be readable "
-                                          "by that user only: change its owner, and its mode to 0600");
+                                          " names as the token, must have the same owner as that file, and "
+                                          "no permissions for group and others (chmod 600)");
   return token_of(named, std::move(token.text));
 }
 

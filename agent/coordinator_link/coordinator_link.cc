@@ -151,7 +151,8 @@ Task<> CoordinatorLink::answer_log(wire::ReadLog request) {
   const auto id = request.request_id;
   auto data = co_await commands_.read_job_log(std::move(request));
   if (!data) co_return reply(id, std::move(data).error());
-  if (!transmit(*data)) reply(id, Error(ErrorCode::kRefused, "The part of the log is too long to be sent"));
+  if (!transmit(*data))
+    reply(id, Error(ErrorCode::kRefused, "The requested part of the log is too long for one message"));
 }
 
 Task<> CoordinatorLink::answer_facts(wire::InspectProcess request) {

@@ -26,8 +26,9 @@ Result<void> DeniedCertificates::load(const std::string& file, tls::DeniedSerial
   for (std::string serial; std::getline(lines, serial);) serials.push_back(serial);
   auto replaced = denied.replace(serials);
   if (replaced) return ok();
-  return Error(ErrorCode::kCorrupt,
-               file + " is not a list of denied certificates: remove it, and the coordinator sends its list")
+  return Error(ErrorCode::kCorrupt, file +
+                                        " is not a list of denied certificates: remove this file, and the "
+                                        "coordinator sends the list again")
       .caused_by(replaced.error());
 }
 

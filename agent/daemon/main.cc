@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
   std::string path;
   app.add_option("--config", path, "Settings file of the agent (agent.toml)");
   bool only_probe = false;
-  app.add_flag("--probe", only_probe, "Print as JSON which requirements of moves this node meets, and exit");
+  app.add_flag("--probe", only_probe,
+               "Print as JSON which requirements for moving jobs this node meets, and exit");
   bool list_settings = false;
   app.add_flag("--list-settings", list_settings, "Print every key of agent.toml with its default, and exit");
   std::string home, criu;

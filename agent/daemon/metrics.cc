@@ -42,8 +42,8 @@ void Metrics::observe_node() {
 
 void Metrics::observe_movers() {
   registry_.gauge("gpumigrate_agent_mover_serving",
-                  "1 while the GPU's mover serves; absent before the mover first starts.", {"gpu"},
-                  [this](Series& out) {
+                  "1 while the GPU's mover is ready for transfers; absent before the mover first starts.",
+                  {"gpu"}, [this](Series& out) {
                     for (const auto& [gpu, mover] : sources_.movers)
                       out.add({std::to_string(gpu)}, mover->serving() ? 1 : 0);
                   });

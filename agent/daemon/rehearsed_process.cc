@@ -106,7 +106,7 @@ Result<RehearsedTree> start_process(const std::string& folder, std::uint64_t byt
   char word = 0;
   const auto limit = static_cast<int>(std::chrono::milliseconds(kRehearsedStarts).count());
   if (::poll(&ready, 1, limit) <= 0 || ::read(read_end.get(), &word, 1) != 1)
-    return Error(ErrorCode::kUnavailable, "The process to be dumped did not start");
+    return Error(ErrorCode::kUnavailable, "The process that should be dumped did not start");
   return tree;
 }
 
@@ -305,7 +305,8 @@ int run_rehearsal(const std::string& home, const std::string& criu) {
   });
   loop.run();
   if (!facts || !*facts) {
-    std::printf("%s\n", facts ? facts->error().to_string().c_str() : "The rehearsal ended early");
+    std::printf("%s\n",
+                facts ? facts->error().to_string().c_str() : "The rehearsal ended before it had a result");
     return 1;
   }
   const nlohmann::ordered_json line = {{"rehearsal", to_json(**facts)}};

@@ -59,7 +59,7 @@ Result<RemapFacts> read_answer(const std::string& path, const std::string& ended
     const Json line = Json::parse(text.substr(at, text.find('\n', at) - at), nullptr, false);
     if (line.is_object() && line.contains("remap")) return parse_remap_facts(line["remap"]);
   }
-  return Error(ErrorCode::kUnavailable, "The probe of how memory is mapped after a restore " + ended);
+  return Error(ErrorCode::kUnavailable, "The probe that tests how memory is mapped after a restore " + ended);
 }
 
 }  // namespace

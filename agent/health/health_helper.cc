@@ -117,7 +117,7 @@ void HealthHelper::watch_heartbeat() {
 }
 
 void HealthHelper::on_silence() {
-  spdlog::error("the GPU driver does not answer: pid {} abandoned", pid());
+  spdlog::error("the GPU driver does not answer, so the health helper was abandoned: pid {}", pid());
   drop_process();
   if (!std::exchange(silent_, true)) handlers_.silent();
   restart_later();

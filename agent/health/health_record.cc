@@ -26,7 +26,7 @@ std::vector<std::byte> encode_health(const HealthRecord& record) {
 }
 
 Result<HealthRecord> decode_health(std::span<const std::byte> bytes) {
-  if (bytes.size() < kCrcBytes) return Error(ErrorCode::kCorrupt, "The health record is cut off");
+  if (bytes.size() < kCrcBytes) return Error(ErrorCode::kCorrupt, "The health record is truncated");
   const auto body = bytes.first(bytes.size() - kCrcBytes);
   std::uint32_t crc = 0;
   for (std::size_t i = 0; i < kCrcBytes; ++i)

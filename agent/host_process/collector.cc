@@ -151,13 +151,13 @@ FileList Collector::release_list() {
 
 void Collector::read_surroundings(pid_t pid) {
   if (link_of(proc_path(pid, "/root")) != "/")
-    problem(name_of_process(pid) + " has another root folder (chroot): start it without one");
+    problem(name_of_process(pid) + " has a different root folder (chroot): start the program without chroot");
   std::string folder = link_of(proc_path(pid, "/cwd"));
   if (strip_deleted(folder)) return problem("the working directory " + folder + " was deleted");
   if (rules_.own.contains(folder)) return;
   if (names_process(folder) || !why_not_its_own(pid, folder).empty())
     return problem("the working directory of process " + std::to_string(pid) + " is " + folder +
-                   ", which describes this node: let the program change to another folder");
+                   ", which shows data of this node only: let the program change to another folder");
   FileFact fact;
   fact.use = FileUse::kFolder;
   fact.path = std::move(folder);
@@ -188,8 +188,8 @@ void Collector::read_map(pid_t pid, const std::string& range, const std::string&
   if (path.starts_with("/SYSV")) {  // the inode of a System V segment is its id
     if (!rules_.own.present && mapped_system_v_.insert(static_cast<int>(inode)).second)
       problem(name_of_process(pid) + " has System V shared memory " + std::to_string(inode) +
-              " mapped, which cannot be moved: let the program use POSIX shared memory, or unmap it before "
-              "the move");
+              " mapped, which cannot be moved: let the program use POSIX shared memory, or unmap the segment "
+              "before the move");
     return;
   }
   if (const bool nameless = path.ends_with(kDeleted) || path.starts_with("/dmabuf:"); nameless) {
@@ -267,9 +267,9 @@ void Collector::check_own_memory(pid_t root) {
   const std::uint64_t bytes = own_memory_bytes(root, rules_.own);
   if (bytes <= kMaxOwnMemory) return;
   problem("the job has " + std::to_string(bytes >> 20) + " MiB of files in " + rules_.own.folders().front() +
-          (rules_.own.private_tmp ? " and /tmp" : "") +
-          " and of System V shared memory, which may have at most " + std::to_string(kMaxOwnMemory >> 20) +
-          " MiB: let the program remove some before the move");
+          (rules_.own.private_tmp ? " and /tmp" : "") + " and in System V shared memory, but at most " +
+          std::to_string(kMaxOwnMemory >> 20) +
+          " MiB can be moved: let the program remove some before the move");
 }
 
 // Checks one open or mapped file. The path `opened_as` also reaches a file that was unlinked.
@@ -454,7 +454,8 @@ void Collector::check_connections(const std::map<Inode, Connection>& connections
       ended_.insert(inode);
       if (!rules_.ends_connections)
         problem(where + " is an open TCP connection (" + tcp->second.text() +
-                "): let the program close it, or use --connections reset, which ends it");
+                "): let the program close the connection, or use --connections reset, which resets the "
+                "connection");
       continue;
     }
     BoundSocket& end = connected_.emplace_back();
@@ -475,7 +476,8 @@ Result<void> Collector::check_ended_connections(pid_t root) {
   for (const auto& [inode, owner] : owners) {
     if (own.contains(owner.pid) || has_ended(owner.pid)) continue;
     problem(sockets_[inode] + " is an open TCP connection that " + owner.name + " (process " +
-            std::to_string(owner.pid) + "), outside of the job, has open, too: let one of them close it");
+            std::to_string(owner.pid) +
+            "), outside of the job, also has open: let one of the two programs close the connection");
   }
   return ok();
 }

@@ -251,7 +251,7 @@ Task<Result<Criu>> Criu::find(std::string configured, std::string work) {
       co_return Criu(candidate, *version, std::move(answers));
     }
     tried += (tried.empty() ? " " : ", ") + candidate + " is " +
-             (version ? "version " + *version : "not a CRIU that can be started");
+             (version ? "version " + *version : "not a CRIU program, or cannot be started");
   }
   const std::string where = configured.empty() ? "" : " at " + configured;
   co_return Error(ErrorCode::kNotSupported, "There is no CRIU of version 4 or newer" + where +
@@ -399,8 +399,8 @@ std::optional<std::string> Criu::find_error(const std::string& log_path) {
   std::string line = line_at(at);
   if (met_another_dump(log_path))
     line +=
-        "; another dump is running in this working folder, or has left its folder proc.crtools: remove that "
-        "folder";
+        "; another dump is running in this folder, or an earlier one left its folder proc.crtools behind: "
+        "remove that folder if no dump is running";
   const std::size_t message = line.find("): ");
   return (message == std::string::npos ? line : line.substr(message + 3)) + " (" + log_path + ")";
 }

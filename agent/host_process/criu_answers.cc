@@ -55,7 +55,8 @@ Task<std::string> criu_kdat_cache_dir(std::string criu, std::string version, std
   if (::access(file.c_str(), R_OK) == 0) co_return folder;
   const auto asked = co_await run_program(asking(criu, file, work + "/criu-answers.log"), kAsking);
   if (asked && ::access(file.c_str(), R_OK) == 0) co_return folder;
-  spdlog::info("CRIU queries the kernel at each start, since the answers cannot be cached in {}", file);
+  spdlog::info("CRIU queries the kernel at each start, because the kernel's answers cannot be cached in {}",
+               file);
   co_return "";
 }
 

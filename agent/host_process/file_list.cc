@@ -82,7 +82,7 @@ Result<void> check_room_for_restore(std::uint64_t bytes) {
   auto room = check_memory_left(2 * bytes);
   if (room) return ok();
   return Error(ErrorCode::kRefused,
-               "The target has too little memory: the program needs twice its memory during the restore")
+               "The target has too little memory: a restore needs twice as much memory as the program uses")
       .caused_by(std::move(room).error());
 }
 
@@ -170,7 +170,8 @@ Result<CheckedFiles> check_files(const FileList& list, const std::vector<std::st
   for (std::string& text : why_no_folder(list.socket_folders)) problems.push_back(std::move(text));
   for (std::string& text : why_not_made(list.named)) problems.push_back(std::move(text));
   CKPT_TRYV(check_sockets(list, problems));
-  if (!problems.empty()) return refusal("The target does not have what the program uses", problems);
+  if (!problems.empty())
+    return refusal("The target lacks files, sockets or addresses that the program uses", problems);
   CKPT_TRYV(check_room_for_restore(list.memory_bytes));
   return checked;
 }

@@ -308,7 +308,8 @@ Task<> Job::shut_down_keeper() {
   auto keeper = std::exchange(keeper_, nullptr);
   auto done = co_await keeper->shut_down();
   if (!done)
-    spdlog::debug("keeper shutdown: job {} reason {}", wire::job_text(id()), done.error().to_string());
+    spdlog::debug("keeper did not shut down: job {} reason {}", wire::job_text(id()),
+                  done.error().to_string());
   keeper->close();
 }
 
@@ -529,7 +530,7 @@ wire::JobInstance Job::instance() const {
   out.unknown = unknown_;
   if (unknown_)
     out.reason = "its keeper does not answer (" + unknown_reason_ +
-                 "): the agent retries until the keeper answers or is proven to have ended";
+                 "): the agent retries until the keeper answers or is proven to have exited";
   out.started_unix_ms = record_.started_unix_ms;
   out.log_bytes = log_bytes();
   if (!record_.ended) {

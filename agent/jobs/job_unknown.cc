@@ -149,7 +149,7 @@ Task<> Job::stop_unknown(Milliseconds grace) {
       spdlog::error("job not stopped: job {} reason {}", wire::job_text(id()), stopped.error().to_string());
     co_return;
   }
-  spdlog::warn("keeper does not answer and is killed, since the job must end: job {} incarnation {}",
+  spdlog::warn("keeper does not answer and is killed, because the job must be stopped: job {} incarnation {}",
                wire::job_text(id()), record_.incarnation);
   kill_keeper(folder_);
   end_adopted();

@@ -201,7 +201,7 @@ Task<Result<PausedState>> KeeperLink::finish_pause(Exchange& exchange) {
   if (!paused || message.descriptors.size() > 1 ||
       (paused->host_state_bytes > 0 && message.descriptors.empty())) {
     co_return Error(ErrorCode::kProtocol,
-                    "The keeper did not answer a pause with the message Paused and the host state");
+                    "The keeper did not answer the pause request with the message Paused and the host state");
   }
   PausedState state;
   state.paused = *paused;
@@ -233,7 +233,9 @@ Task<Result<RankGroups>> KeeperLink::ask_groups(const local::AskGroups& order, M
       continue;
     }
     const auto* end = std::get_if<local::GroupsEnd>(&answer.message.body);
-    if (end == nullptr) co_return Error(ErrorCode::kProtocol, "The rank's answer is not about its groups");
+    if (end == nullptr)
+      co_return Error(ErrorCode::kProtocol,
+                      "The rank answered the query for its groups with a different message");
     groups.knows_gang = end->knows_gang != 0;
     co_return std::move(groups);
   }
@@ -311,7 +313,8 @@ Task<Result<HeldRegions>> KeeperLink::fetch(local::MemorySet set, std::uint64_t 
   auto* held = std::get_if<local::Held>(&answer.message.body);
   // parse() has checked that each record has a descriptor.
   if (held == nullptr || held->sequence <= from || held->records.size() > kMaxHeld)
-    co_return Error(ErrorCode::kProtocol, "The keeper's answer to a fetch is not a part of its memory sets");
+    co_return Error(ErrorCode::kProtocol,
+                    "The keeper's answer to a fetch request is not a valid part of its memory sets");
   regions.next = held->sequence;
   regions.records = std::move(held->records);
   regions.descriptors = std::move(answer.descriptors);

@@ -29,7 +29,7 @@ void Execution::stop_at(std::uint64_t request, const local::StopAt& order) {
     parts_.agent.refuse(request, MessageType::kStopAt, ErrorCode::kRefused, reason);
   };
   if (order.attempt < attempt_ || (order.attempt == attempt_ && is_attempt_over_))
-    return refuse("This attempt to stop the ranks at one barrier has ended");
+    return refuse("The attempt to stop the ranks at this barrier has already ended");
   attempt_ = order.attempt;
   is_attempt_over_ = order.barrier == 0;
   if (order.barrier == 0) {
@@ -130,8 +130,9 @@ void Execution::resume(local::Received received) {
     case Phase::kStandbyReady:
     case Phase::kPaused:
       if (fits) break;
-      return refuse(ErrorCode::kInvalidArgument,
-                    "A standby resumes with the source's host state, and a paused rank resumes without it");
+      return refuse(
+          ErrorCode::kInvalidArgument,
+          "A standby must resume with the source's host state, and a paused rank must resume without it");
     case Phase::kPausing:
       withdraw_pause();
       [[fallthrough]];

@@ -444,7 +444,9 @@ std::string Keeper::why_turned_away(const Peer& peer, pid_t pid, const local::He
   if (state_.phase == Phase::kExited) return "The job's program has exited";
   if (hello.mode != parts_.config.mode) return "The job was started in a different migration mode";
   if (!is_transparent())
-    return rank_.is_open() ? "The job already has a session: a job may have only one rank" : std::string();
+    return rank_.is_open()
+               ? "The job already has a session, and a job in cooperative mode may have only one rank"
+               : std::string();
   const bool awaited = state_.phase == Phase::kDumped;
   if (awaited != (hello.restored != 0))
     return awaited ? "The job has been dumped: only its own restored process may connect"

@@ -77,7 +77,7 @@ Task<> Settling::settle_standby(std::shared_ptr<Job> job) {
     if (job->ended()) protocol->on_standby_ended(migration);
     co_return;
   }
-  spdlog::info("standby without a record ended: job {} id {}", wire::job_text(job->id()),
+  spdlog::info("standby without a record was ended: job {} id {}", wire::job_text(job->id()),
                wire::migration_text(migration));
   co_await context_.jobs.remove(job);
 }

@@ -37,8 +37,8 @@ std::optional<Error> why_held(const Job& job) {
   const bool is_held = phase == local::Phase::kPaused || phase == local::Phase::kDumped;
   if (!is_held || job.record().spec.mode == MigrationMode::kCooperative) return std::nullopt;
   return Error(ErrorCode::kUnavailable,
-               "A snapshot of the job is in progress: its program can be checked after the snapshot. A move "
-               "would end the snapshot first");
+               "A snapshot of the job is in progress, so its program cannot be checked: try again after the "
+               "snapshot. A move would cancel the snapshot first");
 }
 
 }  // namespace

@@ -380,7 +380,8 @@ bool TargetSession::is_hopeless(wire::Incarnation k) const {
 
 Task<Result<void>> TargetSession::give_up_instance() {
   spdlog::error(
-      "instance is being ended, since its keeper was lost at each order to run: job {} id {} orders {}",
+      "instance is being terminated, because its keeper was lost at each order to run: job {} id {} orders "
+      "{}",
       wire::job_text(info_.job), wire::migration_text(info_.migration), lost_orders_);
   gave_up_ = true;
   const std::shared_ptr<Job> job = job_;

@@ -25,28 +25,27 @@ Advice advice_of(PauseTerm term) {
       return {"quiesce", "let the program reach its barrier sooner"};
     case PauseTerm::kContextSave:
     case PauseTerm::kContextRestore:
-      return {"context",
-              "the driver needs this time: move the job cooperatively, or use fewer modules and streams"};
+      return {"context", "move the job cooperatively, use fewer modules and streams"};
     case PauseTerm::kDump:
     case PauseTerm::kHostRestore:
       return {"host",
-              "free host memory in the program, move the job within its node, or move the job cooperatively"};
+              "free host memory in the program, move the job within its node, move the job cooperatively"};
     case PauseTerm::kFinal:
-      return {"final", "a faster link, no --bandwidth, or a time when the job writes less"};
+      return {"final", "use a faster link, omit --bandwidth, move the job while it writes less"};
     case PauseTerm::kVerify:
-      return {"verify", "less host memory, or a faster link"};
+      return {"verify", "reduce the program's host memory, use a faster link"};
     case PauseTerm::kCommit:
-      return {"commit", "a faster disk for the agents' folders"};
+      return {"commit", "put the agents' folders on a faster disk"};
     case PauseTerm::kFill:
-      return {"fill", "a driver that imports memory after a restore (gpumigrate doctor)"};
+      return {"fill", "use a driver that can import memory after a restore (see gpumigrate doctor)"};
     case PauseTerm::kMap:
-      return {"restore", "fewer, larger allocations"};
+      return {"restore", "allocate memory in fewer, larger pieces"};
     case PauseTerm::kCommunicators:
       return {"communicators", "create the communicators ahead of the pause (--communicators overlap)"};
     case PauseTerm::kResume:
       break;
   }
-  return {"resume", "less work in the program's resume callbacks"};
+  return {"resume", "do less work in the program's resume callbacks"};
 }
 
 std::string ms_text(Nanos span) {
@@ -118,9 +117,9 @@ std::string too_long(const wire::PauseFacts& pause, Nanos limit) {
     longest_ns = together;
   }
   const Advice advice = advice_of(longest);
-  return "a move would pause the job for about " + ms_text(pause.ns.total()) + ", the limit is " +
+  return "a move would pause the job for about " + ms_text(pause.ns.total()) + ", but the limit is " +
          ms_text(limit) + ". The longest term is " + advice.name + " with " + ms_text(longest_ns) +
-         ". Possible remedies: " + advice.help + ", or a longer --max-downtime";
+         ". Possible remedies: " + advice.help + ", or set a longer --max-downtime";
 }
 
 void learn_pause(PauseCosts& costs, const PauseWork& work, const wire::PauseNumbers& took, bool at_target) {

@@ -43,7 +43,8 @@ void add_cluster(Settings& to, Config& c) {
        {"coordinator", &c.coordinator,
         "The coordinator's address, like `10.0.0.1:7070`. TCP needs `[tls]`; without it `unix:/path`."},
        {"token_file", &c.token_file,
-        "The token that agents show to the coordinator, mode 0600. Used together with `coordinator`."},
+        "File with the token that the agent shows to the coordinator, mode 0600. Used together with "
+        "`coordinator`."},
        {"coordinator_file", &c.coordinator_file,
         "In place of `coordinator` and `token_file`: the `api.json` that the coordinator writes at each "
         "start."},
@@ -54,7 +55,7 @@ void add_cluster(Settings& to, Config& c) {
         "Where Prometheus reads this node's metrics: `10.0.0.5:9402` with `[tls]`, or `unix:/path`. Empty: "
         "metrics are not served."},
        {"metrics_token_file", &c.metrics_token_file,
-        "The token that Prometheus must show ([metrics](../metrics.md)). Empty: none."},
+        "File with the token that Prometheus must show ([metrics](../metrics.md)). Empty: none."},
        {"rack", &c.rack, "The rack of the machine, at most 64 bytes. Placement prefers the source's rack."},
        {"labels", &c.labels,
         "`KEY=VALUE` for people and scripts (`nodes -o json`), at most 64 of 128 bytes each; in KEY letters, "
@@ -76,14 +77,14 @@ void add_programs(Settings& to, Config& c) {
         "agent's "
         "program."},
        {"criu", &c.criu,
-        "CRIU ≥ 4. Empty: it is looked for in `GPUMIGRATE_CRIU`, the bundle, `PATH` and what `tools/criu` "
-        "has "
-        "installed."},
+        "Path of CRIU 4 or newer. Empty: CRIU is searched for in `GPUMIGRATE_CRIU`, the bundle, `PATH` and "
+        "the installations of `tools/criu`."},
        {"nvml", &c.nvml, "The library that lists the GPUs."},
        {"job_environment", &c.job_environment,
         "`KEY=VALUE` that every job on this node gets in addition to, or in place of, its own environment."},
        {"job_log_limit_mib", &c.job_log_limit_mib,
-        "The newest bytes of a job's output that stay on this node; older ones are freed. 0: no limit.",
+        "Limit of each job's output that this node keeps; beyond the limit, the oldest bytes are removed. 0: "
+        "no limit.",
         kMib},
        {"driver_processes", &c.driver_processes,
         "Names of processes that belong to the GPU driver: the driver's checkpoint closes a program's "
@@ -114,8 +115,8 @@ void add_images(Settings& to, Config& c) {
         "A folder of a tmpfs, like `/dev/shm/gpumigrate`: images that other nodes send are kept in memory, "
         "in its folder NODE. Empty: all images are stored on disk."},
        {"checkpoint_store_memory_limit_mib", &c.checkpoint_store_memory_limit_mib,
-        "Limit of the images in memory. Further images, and all images with 0, are written to "
-        "`checkpoint_store_dir`.",
+        "Limit of the images in memory. Images beyond the limit are written to `checkpoint_store_dir`; 0: "
+        "all images are written there.",
         kMib},
        {"checkpoint_store_port",
         &c.checkpoint_store_port,
@@ -138,12 +139,13 @@ void add_health(Settings& to, Config& c) {
        {"health_window_ms", &c.health_window,
         "How long after the first event of a GPU the agent decides what to do.", kTime},
        {"health_silence_ms", &c.health_silence,
-        "Time after the last heartbeat of the process that queries NVML until the driver counts as not "
+        "How long the process that queries NVML may send no heartbeat before the driver counts as not "
         "answering.",
         kTime},
        {"health_repeats",
         &c.health_repeats,
-        "How many jobs with the same Xid on a GPU within a day make the GPU suspect; 0: never.",
+        "How many jobs must have the same Xid on a GPU within a day before the GPU counts as suspect; 0: "
+        "never.",
         {.max = 1000}},
        {"health_probe_deadline_ms", &c.health_probe_deadline,
         "How long a probe of a GPU may take before it counts as hung; 0: GPUs are not probed.", kTimeOrNever},
@@ -156,28 +158,31 @@ void add_sections(Settings& to, Config& c) {
   to.insert(
       to.end(),
       {{"tls.ca", &c.tls.ca,
-        "The cluster's authority, a PEM file, an absolute path. With `[tls]` all TCP of the agent is TLS, "
-        "both sides "
-        "verified ([operations](../operations.md#certificates)).",
+        "The certificate of the cluster's authority: the absolute path of a PEM file. With `[tls]`, all TCP "
+        "connections of the agent use TLS, and both sides are verified "
+        "([operations](../operations.md#certificates)).",
         kRequired},
        {"tls.certificate", &c.tls.certificate, "This node's certificate: the absolute path of a PEM file.",
         kRequired},
        {"tls.key", &c.tls.key,
         "The certificate's key: the absolute path of a PEM file with mode 0600 or 0400.", kRequired},
-       {"lease.term_ms", &c.lease_term, "Lease of the running instance inside a switch.", kTime},
+       {"lease.term_ms", &c.lease_term, "How long a lease of the running instance lasts during a switch.",
+        kTime},
        {"timeouts.pause_ms", &c.pause_timeout,
         "How long a job may take to reach a barrier. After that, the job is left running and the migration "
         "fails.",
         kTime},
        {"timeouts.standby_ms", &c.standby_timeout,
-        "How long a standby may take to get ready. After that, it is ended and the migration fails.", kTime},
+        "How long a standby may take to get ready. After that, the standby is terminated and the migration "
+        "fails.",
+        kTime},
        {"timeouts.keeper_ms", &c.keeper_timeout, "How long a keeper may take to answer.", kTime},
        {"timeouts.mover_ms", &c.mover_timeout,
         "How long a mover may take to answer (not for rounds, which report progress).", kTime},
        {"timeouts.handover_ms", &c.handover_timeout,
         "How long a paused source queries only the coordinator before it also queries the target.", kTime},
        {"timeouts.nvml_ms", &c.nvml_timeout,
-        "How long a call into the GPU library may take before the GPUs count as not answering.", kTime},
+        "How long a call of the GPU library may take before the GPUs count as not answering.", kTime},
        {"mover.staging_mib", &c.staging_mib, "Staging memory of one mover.", {.min = 16, .max = 256}},
        {"mover.restart_ms", &c.mover_restart, "Pause before a mover is started again; doubles up to 30 s.",
         kTime},
@@ -228,7 +233,8 @@ Result<NetworkSettings> read_network(const toml::table& table, const std::string
     return bad(source,
                "\"network.name\" must be 1 to 63 letters, digits, '-', '_' or '.', not beginning with '.'");
   if (given != 1 || text.addresses.empty() == text.devices.empty())
-    return bad(source, where + ": one of \"address\", \"addresses\", \"device\" and \"devices\" is required");
+    return bad(source,
+               where + ": exactly one of \"address\", \"addresses\", \"device\" and \"devices\" is required");
   if (text.addresses.size() + text.devices.size() > wire::DataNetwork::kMaxAddresses)
     return bad(source, where + ": at most 8 addresses or devices are allowed");
   network.transport = record::value_named<wire::LaneTransport>(text.transport).value();

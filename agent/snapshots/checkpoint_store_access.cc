@@ -92,7 +92,7 @@ Result<void> list_job(const CheckpointStorePlace& place, checkpoint_store::Check
 // Keeps the newest rows of each job. The rows of a job are sorted to be adjacent.
 void retain_newest_of_each(std::vector<wire::ImageRow>& rows) {
   if (rows.size() <= kMaxRows) return;
-  spdlog::warn("a checkpoint store has {} images: the oldest of each job are not listed", rows.size());
+  spdlog::warn("a checkpoint store has {} images: the oldest images of each job are not listed", rows.size());
   std::sort(rows.begin(), rows.end(), [](const wire::ImageRow& a, const wire::ImageRow& b) {
     return a.image_job != b.image_job ? a.image_job < b.image_job : a.version > b.version;
   });

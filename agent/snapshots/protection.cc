@@ -223,8 +223,8 @@ Task<Result<void>> Protection::restore(wire::RestoreImage request) {
     co_return ok();
   }
   if (request.asks_only)
-    co_return Error(ErrorCode::kNotFound,
-                    "Job " + wire::job_text(request.spec.job) + " was not started here from an image");
+    co_return Error(ErrorCode::kNotFound, "Job " + wire::job_text(request.spec.job) +
+                                              " was not restored from an image on this node");
   if (folders_.size() < kMaxFolders && request.peer.address.empty()) folders_.insert(request.folder);
   auto session = std::make_shared<RestoreSession>(context_, std::move(request), place);
   restores_.emplace(instance, session);

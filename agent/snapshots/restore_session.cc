@@ -80,7 +80,7 @@ Task<Result<void>> RestoreSession::check(const StoredVersion& stored) {
   const wire::JobSpec& spec = stored.job.spec;
   if (spec.mode != request_.spec.mode)
     co_return Error(ErrorCode::kRefused, "The image is from a " + std::string(to_string(spec.mode)) +
-                                             " job, and the job to start is a " +
+                                             " job, but the job that must start is a " +
                                              std::string(to_string(request_.spec.mode)) + " one");
   if (spec.mode == MigrationMode::kCooperative) co_return ok();
   const std::uint32_t gpu = gpu_of(request_.spec.ranks);
@@ -163,7 +163,7 @@ Task<Result<void>> RestoreSession::fill() {
     if (older.job.set != stored_.job.set)
       co_return Error(ErrorCode::kCorrupt,
                       "Version " + std::to_string(stored_.number) +
-                          " is damaged, and an older version does not match the versions of the other ranks");
+                          " is damaged, and older versions do not match the versions of the other ranks");
     stored_ = std::move(older);
     CKPT_CO_TRYV(co_await check(stored_));
   }

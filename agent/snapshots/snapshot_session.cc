@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kForOrders{60};
 
 Error gave_way() {
   return {ErrorCode::kAborted,
-          "A migration of the job has ended the snapshot: take it again after the migration"};
+          "A migration of the job canceled the snapshot: take it again after the migration"};
 }
 
 Error rank_is_over() {
@@ -334,8 +334,9 @@ Task<> SnapshotSession::hold() {
   while (in_time && !is_released_ && !giving_way_ && !job_->ended()) in_time = co_await wait_for_order();
   job_->remove_waiter(&arrived_);
   if (!in_time)
-    spdlog::warn("rank resumes: job {} reason the coordinator has not decided how the suspension ends",
-                 wire::job_text(request_.job));
+    spdlog::warn(
+        "rank resumes: job {} reason the coordinator did not decide in time whether the rank is suspended",
+        wire::job_text(request_.job));
   if (!job_->ended()) (void)co_await go_on();
   is_holding_ = false;
   job_held_.reset();

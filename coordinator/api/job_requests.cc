@@ -149,7 +149,7 @@ Result<SubmitRequest> read_submit(const HttpRequest& request, bool& dry_run) {
   if (submit.spec.has_own_namespaces() && mode != "transparent")
     return usage("Field \"namespaces\" can be own only for a job of mode transparent");
   if (submit.spec.private_tmp && !submit.spec.has_own_namespaces())
-    return usage("Field \"private_tmp\" needs the value own of field \"namespaces\"");
+    return usage("Field \"private_tmp\" requires field \"namespaces\" to be own");
   if (submit.spec.argv.empty() || submit.spec.argv.front().empty())
     return usage("Field \"argv\" must name a command");
   if (!submit.spec.cwd.starts_with('/')) return usage("Field \"cwd\" must be an absolute path");

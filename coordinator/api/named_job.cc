@@ -41,11 +41,10 @@ Result<WholeJob> find_named(JobTable& jobs, JobId id) {
 
 Result<JobId> whole_of(const NamedJob& named) {
   if (!named.rank) return named.whole;
-  return Error(ErrorCode::kNotSupported,
-               named.job.name +
-                   " is a rank: images of all ranks of its job are taken and continued together, so name the "
-                   "job " +
-                   named.job.ranks.front()->whole_name());
+  return Error(ErrorCode::kNotSupported, named.job.name +
+                                             " is a rank, and only the images of all ranks of its job can be "
+                                             "taken and restored together: name the job " +
+                                             named.job.ranks.front()->whole_name());
 }
 
 }  // namespace ckpt::coordinator

@@ -77,7 +77,7 @@ void Recovery::on_cluster_recognised(const std::string& node, const std::string&
   found.kind = "cluster";
   found.node = node;
   found.text =
-      fmt::format("the images on {} belong to cluster {}: this coordinator uses the id of that cluster again",
+      fmt::format("the images on {} belong to cluster {}: this coordinator now uses the id of that cluster",
                   node, cluster);
   deps_.events.add("cluster-recognised", found.text, node);
   note(std::move(found));
@@ -178,7 +178,7 @@ Result<void> Recovery::recover(const std::string& node, wire::HandoverFacts fact
     CKPT_TRY(move, wire::decode<gang::GangInfo>(facts.move));
     if (move.migration != id)
       return Error(ErrorCode::kProtocol,
-                   "The node described a different move of ranks than the requested one");
+                   "The node described a different move of ranks from the one that was requested");
     job = move.gang;
     CKPT_TRYV(deps_.gang_moves.recover(node, std::move(move)));
   }
@@ -253,7 +253,8 @@ void Recovery::find_later(const Node& node, const wire::JobInstance& instance) {
   found.node = node.row.name;
   found.job = job->id;
   found.text =
-      given_up ? fmt::format("{} was recorded as lost with {}, but runs there", job->spec.name, node.row.name)
+      given_up ? fmt::format("{} was recorded as lost together with node {}, but runs there", job->spec.name,
+                             node.row.name)
                : fmt::format(
                      "{} runs on {} as incarnation {}; the coordinator's store recorded incarnation {} on {}",
                      job->spec.name, node.row.name, right, job->incarnation, job->node());

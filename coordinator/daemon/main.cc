@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   bool list_settings = false;
   app.add_flag("--list-settings", list_settings,
                "Print every key of coordinator.toml with its default, and exit");
-  app.add_option("--log-file", log_file, "write the log there instead of to standard error");
+  app.add_option("--log-file", log_file, "write the log to this file instead of to standard error");
   app.add_version_flag("--version", GPUMIGRATE_VERSION);
   if (const auto end = app.parse(argc, argv)) return end->print() == 0 ? 0 : kExitUsage;
   if (list_settings)

@@ -17,7 +17,7 @@ Result<void> check_spec_size(const wire::JobSpec& spec) {
   const std::size_t bytes = wire::encode(spec).size();
   if (bytes <= wire::kMaxJobSpecBytes) return ok();
   return Error(ErrorCode::kInvalidArgument,
-               fmt::format("The job's command and environment have {} bytes, and at most {} are allowed: put "
+               fmt::format("The job's command and environment have {} bytes, but at most {} are allowed: put "
                            "large values into a file",
                            bytes, wire::kMaxJobSpecBytes));
 }
@@ -35,7 +35,7 @@ std::string made_up_name(const wire::JobSpec& spec, JobId id,
 }
 
 Error name_is_taken(const std::string& name) {
-  return {ErrorCode::kRefused, "A job that has not ended has the name \"" + name + "\" already"};
+  return {ErrorCode::kRefused, "A job that has not ended uses the name \"" + name + "\" already"};
 }
 
 std::string rank_name(const std::string& job, std::uint32_t rank) {

@@ -37,7 +37,7 @@ struct Node {
   std::vector<wire::GpuInfo> gpus;           // the node's GPUs, as last reported
   std::vector<wire::JobInstance> instances;  // the instances on the node, as last reported
   bool moves_processes = false;  // host processes can be dumped and restored on the node, as last reported
-  std::string process_reason = "it has not reported that it can";
+  std::string process_reason = "the node has not reported support for process moves";
   bool resets_connections = false;  // the node restores programs whose connections end in the move, as last
                                     // reported; such a connection reports a reset
   std::string driver_version;

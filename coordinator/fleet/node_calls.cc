@@ -144,7 +144,7 @@ control::Task<Result<wire::LogData>> NodeCalls::read_log(std::string node, wire:
   const bool is_covered = request.with_times ? data.covers <= request.limit : data.covers == 0;
   if (!is_asked_for || !is_covered || data.bytes.size() > request.limit || data.offset > kLargestLog)
     co_return Error(ErrorCode::kProtocol,
-                    "Node " + node + " sent another part of the log than the requested one");
+                    "Node " + node + " sent a different part of the log from the one that was requested");
   co_return std::move(data);
 }
 

@@ -144,7 +144,7 @@ void NodeSessions::refuse(const std::string& name, const std::shared_ptr<control
   const Error reason(ErrorCode::kRefused, "Node " + name +
                                               " was removed from this cluster: `gpumigrate node add " + name +
                                               "` lets it join again");
-  spdlog::warn("{}; it is ordered to end {} instances", reason.message(), orders.size());
+  spdlog::warn("{}; the node was ordered to end {} instances", reason.message(), orders.size());
   if (refused_.size() >= kMaxUnregistered) return connection->close(reason);
   for (const wire::StopJob& order : orders) {
     if (!connection->send(order)) return;

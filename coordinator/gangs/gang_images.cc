@@ -46,7 +46,7 @@ control::Task<> GangImages::release(std::string node, wire::SnapshotReport repor
   order.act = wire::GatherAct::kGoOn;
   const auto sent = co_await deps_.calls.gather(std::move(node), std::move(order), kReleasing);
   if (!sent && sent.error().code() != ErrorCode::kNotFound)
-    spdlog::warn("rank {} was not released, and continues when its own time limit ends: {}",
+    spdlog::warn("rank {} was not released, and continues when its own time limit expires: {}",
                  job_text(report.job), sent.error().to_string());
 }
 

@@ -53,7 +53,7 @@ Result<WholeJob> GangRestores::find(JobId id, const GangRestoreWish& wish) const
     own.verb = wish.verb;
     CKPT_TRYV(deps_.restores.may_restore(rank->id, own));
     if (holds_gpu(rank->state))
-      return refused(fmt::format("rank {} runs: `suspend` or `stop` it first", rank->rank_number()));
+      return refused(fmt::format("rank {} still runs: `suspend` or `stop` it first", rank->rank_number()));
   }
   return *std::move(gang);
 }
@@ -63,9 +63,9 @@ Result<GangSet> GangRestores::choose_set(const WholeJob& gang, const GangRestore
   if (wish.image) {
     set = set_with(deps_.catalog, gang, *wish.image);
     if (!set)
-      return Error(
-          ErrorCode::kNotFound,
-          "There is no complete set of images, one of each rank, for the step of " + image_text(*wish.image));
+      return Error(ErrorCode::kNotFound,
+                   "There is no complete set of images, one for each rank, taken at the same step as " +
+                       image_text(*wish.image));
   } else {
     auto sets = sets_of(deps_.catalog, gang);
     const std::string reason = sets.empty() ? "" : sets.front().suspect();
@@ -121,7 +121,7 @@ Result<std::vector<Place>> GangRestores::choose_places(const WholeJob& gang, con
   shape.one_node = gang.ranks.front()->spec.gang.one_node;
   if (shape.one_node && wish.nodes.size() > 1)
     return Error(ErrorCode::kRefused,
-                 "Job " + gang.name + " was started with --gpus: its ranks stay on one node");
+                 "Job " + gang.name + " was started with --gpus, so all its ranks must run on one node");
   if (shape.one_node && !wish.nodes.empty())
     wanted.node = wish.nodes.front();
   else

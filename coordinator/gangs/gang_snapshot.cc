@@ -204,7 +204,7 @@ control::Task<> GangSnapshot::release_rank(std::size_t at) {
   order.act = wire::GatherAct::kGoOn;
   const auto told = co_await deps_.calls.gather(member.node, std::move(order), kGoOnAnswer);
   if (!told)
-    spdlog::warn("rank {} was not released, and continues when its own time limit ends: {}",
+    spdlog::warn("rank {} was not released, and continues when its own time limit expires: {}",
                  job_text(member.job), told.error().to_string());
 }
 

@@ -15,7 +15,7 @@ namespace ckpt::coordinator {
 namespace {
 
 std::string pause_text(const std::optional<double>& pause) {
-  return pause ? fmt::format("each snapshot is expected to stop it for {:.1f} ms", *pause)
+  return pause ? fmt::format("each snapshot is expected to pause the job for {:.1f} ms", *pause)
                : "the pause of each snapshot is not known yet: take one with `snapshot` to measure it";
 }
 
@@ -55,9 +55,8 @@ std::string hint_of_loss(const WholeJob& job, const Destination& to) {
   if (nodes.empty()) return {};
   const bool is_one = nodes.size() == 1;
   return fmt::format(
-      "its images are in the checkpoint store{} of {}, where it runs, and are lost with {} node; name "
-      "another "
-      "node or a shared folder with --to",
+      "its images are in the checkpoint store{} of {}, where the job runs, and would be lost with {} node. "
+      "Use --to to name another node or a shared folder",
       is_one ? "" : "s", fmt::join(nodes, ", "), is_one ? "that" : "such a");
 }
 
@@ -126,7 +125,7 @@ control::Task<Result<Protected>> Protections::protect(JobId whole, ProtectReques
     co_return Error(
         ErrorCode::kRefused,
         fmt::format(
-            "Job {} is not protected{}: its images cannot be written there: {}{}", job->name,
+            "Job {} is not protected{}, because its images cannot be written: {}{}", job->name,
             wish.to.empty() ? "" : " at " + wish.to, works.error().to_string(),
             first_rank(*job, is_protected) != nullptr ? "; its current protection stays unchanged" : ""));
   CKPT_CO_TRY(answer, plan(whole, wish));

@@ -75,7 +75,7 @@ void Evacuations::begin_evacuations(const Finding& finding) {
   doubt_images(finding);
   if (deps_.policy.is_paused(finding.node)) {
     if (auto stored = store(finding, {}, true); !stored)
-      spdlog::error("a finding of {} was not marked as handled: {}", finding.node,
+      spdlog::error("a finding about {} was not marked as handled: {}", finding.node,
                     stored.error().to_string());
     return;
   }
@@ -87,7 +87,7 @@ void Evacuations::begin_evacuations(const Finding& finding) {
       return spdlog::error("{} was not cordoned: {}", to_text(finding.place()), set.error().to_string());
   }
   if (auto stored = store(finding, concerned(finding)); !stored)
-    spdlog::error("the reaction to a finding of {} was not stored: {}", finding.node,
+    spdlog::error("the reaction to a finding about {} was not stored: {}", finding.node,
                   stored.error().to_string());
 }
 

@@ -54,8 +54,8 @@ void observe_evacuations(metrics::Registry& registry, const HealthMetricsDepende
 
 void observe_rest(metrics::Registry& registry, const HealthMetricsDependencies& deps) {
   registry.gauge("gpumigrate_oldest_parked_job_timestamp_seconds",
-                 "Unix time at which the longest waiting parked job that resumes automatically was parked; "
-                 "absent without one.",
+                 "Unix time at which the longest-waiting parked job was parked, among those that resume "
+                 "automatically; absent if there is no such job.",
                  {}, [deps](Series& out) {
                    std::int64_t oldest = 0;
                    for (const Job& job : deps.jobs.live()) {
@@ -65,18 +65,18 @@ void observe_rest(metrics::Registry& registry, const HealthMetricsDependencies& 
                    }
                    if (oldest != 0) out.add(static_cast<double>(oldest) / kMsPerSecond);
                  });
-  registry.gauge(
-      "gpumigrate_oldest_image_timestamp_seconds",
-      "Unix time of the oldest image among the newest images of running protected jobs; absent without one.",
-      {}, [deps](Series& out) {
-        std::int64_t oldest = 0;
-        for (const Job& job : deps.jobs.live()) {
-          const std::int64_t newest = newest_image_ms(job);
-          if (!runs_protected(job) || newest == 0) continue;
-          oldest = oldest == 0 ? newest : std::min(oldest, newest);
-        }
-        if (oldest != 0) out.add(static_cast<double>(oldest) / kMsPerSecond);
-      });
+  registry.gauge("gpumigrate_oldest_image_timestamp_seconds",
+                 "Unix time of the oldest image among the newest images of running protected jobs; absent if "
+                 "there is no such image.",
+                 {}, [deps](Series& out) {
+                   std::int64_t oldest = 0;
+                   for (const Job& job : deps.jobs.live()) {
+                     const std::int64_t newest = newest_image_ms(job);
+                     if (!runs_protected(job) || newest == 0) continue;
+                     oldest = oldest == 0 ? newest : std::min(oldest, newest);
+                   }
+                   if (oldest != 0) out.add(static_cast<double>(oldest) / kMsPerSecond);
+                 });
   registry.gauge("gpumigrate_images_overdue",
                  "Running protected jobs without an image in their last three intervals.", {},
                  [deps](Series& out) {

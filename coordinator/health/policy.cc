@@ -40,7 +40,7 @@ Result<void> PolicyTable::pause(const std::string& node, const std::string& reas
   CKPT_TRYV(set_paused(node, true));
   events_.add(
       "policy-paused",
-      "findings of " + node + " are recorded, but not acted on" + (reason.empty() ? "" : ": " + reason),
+      "findings of " + node + " are recorded, but cause no action" + (reason.empty() ? "" : ": " + reason),
       node);
   return ok();
 }
@@ -48,7 +48,7 @@ Result<void> PolicyTable::pause(const std::string& node, const std::string& reas
 Result<void> PolicyTable::resume(const std::string& node) {
   if (!is_paused(node)) return ok();
   CKPT_TRYV(set_paused(node, false));
-  events_.add("policy-resumed", "findings of " + node + " are acted on again", node);
+  events_.add("policy-resumed", "findings of " + node + " cause actions again", node);
   return ok();
 }
 

@@ -26,7 +26,7 @@ void ImageReports::on_snapshot(const Node& node, const wire::SnapshotReport& rep
   const bool taken_there = running != nullptr && running->node == node.row.name && running->set == report.set;
   const bool its_business = taken_there || (job != nullptr && job->node() == node.row.name);
   if (job == nullptr || !its_business || report.image_job != deps_.catalog.image_job_of(*job)) {
-    spdlog::warn("node {} reports on a snapshot of {}, which that node does not run", node.row.name,
+    spdlog::warn("node {} reports a snapshot of {}, which does not run on that node", node.row.name,
                  job_text(report.job));
     return;
   }

@@ -49,7 +49,7 @@ Result<void> check_removable(const Job& rank, const JobView& view) {
     return refused(fmt::format("is {}: only ended jobs can be removed; `gpumigrate stop {}` ends the job",
                                to_string(rank.state), rank.whole_name()));
   if (is_decided_elsewhere(rank, view))
-    return refused("has ended, but a migration or an image operation of it is still open");
+    return refused("has ended, but one of its migrations or image operations is still open");
   if (rank.unfenced)
     return refused(
         fmt::format("was lost with node {}, which was removed and may still run the job: `gpumigrate node rm "

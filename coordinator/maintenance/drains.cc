@@ -149,7 +149,7 @@ std::vector<Place> Drains::unasked(const DrainRequest& request, const Prospect& 
   if (answers.contains(to.node)) return {};
   std::vector<Place> places = {to};
   PlanHints hints;
-  hints.closed.emplace_back(request.scope, "it would be drained");
+  hints.closed.emplace_back(request.scope, "the drain would also empty this place");
   const auto plan = plan_for({job->id}, std::move(hints), answers);
   if (!plan) return places;
   for (Place& place : best_of_nodes(plan->candidates, to.node)) {
@@ -233,7 +233,7 @@ Result<Drains::Prospects> Drains::prospects_of(const DrainRequest& request, cons
   std::stable_sort(groups.begin(), groups.end(),
                    [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
   PlanHints hints;
-  hints.closed.emplace_back(request.scope, "it would be drained");
+  hints.closed.emplace_back(request.scope, "the drain would also empty this place");
   for (const auto& [whole, ranks] : groups) {
     const auto known = answers.find(ranks.front()->job.job);
     plan_together(request, ranks, known == answers.end() ? NodeAnswers() : known->second, hints);

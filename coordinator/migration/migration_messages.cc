@@ -144,9 +144,9 @@ void MigrationRunner::on_handover(const Node& node, const wire::CommitMessage& m
   const std::string id = migration_text(message.migration);
   if (const auto reason = refusal(node, message, bytes)) {
     if (const auto left_out = dropped_.turn(now_ns()))
-      spdlog::warn("{} of migration {}, sent by node {} for the {}, was dropped: {} ({} left out)",
-                   wire::name_of(message.body), id, node.row.name, to_string(message.from.role), *reason,
-                   *left_out);
+      spdlog::warn(
+          "{} of migration {}, sent by node {} for the {}, was dropped: {} ({} similar messages not logged)",
+          wire::name_of(message.body), id, node.row.name, to_string(message.from.role), *reason, *left_out);
     return;
   }
   if (message.to.role != wire::Role::kCoordinator) {

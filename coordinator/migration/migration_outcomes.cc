@@ -142,7 +142,7 @@ void MigrationOutcomes::on_report(Migration& m, const migration::Report& report,
       m.forgotten = true;
       deps_.table.save(m);
       return deps_.events.add("migration-found",
-                              fmt::format("migration {} is open, and this coordinator's store lacks its "
+                              fmt::format("migration {} is open, but this coordinator's store lacks its "
                                           "progress: the coordinator requests the records of {} and {}",
                                           label(m), m.from.node, m.to.node),
                               {}, m.job, m.id);

@@ -70,8 +70,8 @@ control::Task<Result<void>> would_accept(NodeCalls& calls, const Asked& asked, s
   const bool resets = asked.takes_program_along() && asked.resets_connections();
   if (resets && !target.resets_connections)
     co_return Error(ErrorCode::kRefused,
-                    "The move ends connections (--connections reset), which the program would read as "
-                    "complete under the older agent of " +
+                    "The move resets connections (--connections reset), but the program would see them as "
+                    "closed normally under the older agent of " +
                         target.place.node + ": update it");
   if (asked.takes_program_along()) {
     CKPT_CO_TRYV(co_await check_target(calls, asked, target.place));

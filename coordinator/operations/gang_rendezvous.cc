@@ -105,7 +105,8 @@ control::Task<Result<std::uint32_t>> GangRendezvous::port_of(JobId first, bool s
   const std::uint32_t port = text == nullptr ? 0 : port_in(std::string_view(*text).substr(kPort.size()));
   job = deps_.jobs.find(first);
   if (port == 0 || job == nullptr || job->incarnation != incarnation)
-    co_return Error(ErrorCode::kUnavailable, "Rank 0 of " + facts.spec.gang.name + " has no port yet");
+    co_return Error(ErrorCode::kUnavailable,
+                    "Rank 0 of " + facts.spec.gang.name + " has no port for its rendezvous yet");
   if (job->rendezvous_incarnation == incarnation) co_return job->rendezvous_port;
   // The port is stored before another rank receives it, because rank 0 may have to be started a second time.
   Job changed = *job;

@@ -78,9 +78,9 @@ Metrics::Metrics(Tables tables)
                             "Bytes that ended migrations transferred, before encoding: chunks of device "
                             "memory, the host process's state, and the data of the driver's own checkpoint.",
                             {"kind"})),
-      final_bytes(registry_.counter(
-          "gpumigrate_final_bytes_total",
-          "Bytes of chunks that were copied during the pause, counted as encoded where that is smaller.")),
+      final_bytes(registry_.counter("gpumigrate_final_bytes_total",
+                                    "Bytes of the chunks that were copied during the pause; a chunk counts "
+                                    "with its encoded size if that is smaller.")),
       wire_bytes(
           registry_.counter("gpumigrate_wire_bytes_total",
                             "Bytes that ended migrations put on the link: chunks as encoded, with headers.")),
@@ -198,7 +198,7 @@ void Metrics::observe_gpus() {
   };
   each("gpumigrate_gpu_memory_total_bytes", "Memory of the GPU.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.total_bytes; });
-  each("gpumigrate_gpu_memory_free_bytes", "Memory of the GPU that is free, as last reported.",
+  each("gpumigrate_gpu_memory_free_bytes", "Free memory of the GPU, as last reported.",
        [](const Node&, const wire::GpuInfo& gpu) { return gpu.free_bytes; });
   each("gpumigrate_gpu_jobs", "Live jobs on the GPU.", [this](const Node& node, const wire::GpuInfo& gpu) {
     return tables_.jobs.live_on(Place(node.row.name, gpu.index));
@@ -285,13 +285,14 @@ void Metrics::observe_migrations() {
                     for (const MigrationPhase phase : kOpenPhases)
                       out.add({std::string(to_string(phase))}, count[phase]);
                   });
-  registry_.gauge("gpumigrate_oldest_open_migration_timestamp_seconds",
-                  "Unix time of the request of the oldest open migration; absent without one.", {},
-                  [this](Series& out) {
-                    const auto open = tables_.migrations.open();  // the table is ordered by id, and ids
-                                                                  // increase with time
-                    if (!open.empty()) out.add(seconds(open.front().get().started_ms));
-                  });
+  registry_.gauge(
+      "gpumigrate_oldest_open_migration_timestamp_seconds",
+      "Unix time at which the oldest open migration was requested; absent if no migration is open.", {},
+      [this](Series& out) {
+        const auto open = tables_.migrations.open();  // the table is ordered by id, and ids
+                                                      // increase with time
+        if (!open.empty()) out.add(seconds(open.front().get().started_ms));
+      });
   observe_transfer("gpumigrate_remaining_bytes",
                    "Bytes that open migrations still have to copy, as last reported.",
                    &wire::MigrationProgress::remaining_bytes);

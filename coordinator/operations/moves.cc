@@ -164,8 +164,8 @@ std::string Moves::limit_warning(const Job& job, const Place& to, const wire::Mi
   const double limit_ms = static_cast<double>(options.max_downtime_ns) / static_cast<double>(kNanosPerMs);
   if (options.if_not_converged != wire::NotConverged::kAbort || !pause || pause->ms <= limit_ms) return {};
   return fmt::format(
-      "a pause of about {:.0f} ms is expected, but the limit is {:.0f} ms: the move is refused unless its "
-      "own estimate is shorter",
+      "a pause of about {:.0f} ms is expected, but the limit is {:.0f} ms; the move is refused unless the "
+      "estimate at its start is shorter",
       pause->ms, limit_ms);
 }
 
@@ -259,7 +259,7 @@ control::Task<Result<MoveObstacles>> Moves::obstacles(JobId id) {
   const std::string state = deps_.states.of(*job);
   if (state != "running")
     co_return Error(ErrorCode::kRefused, "Job " + job->spec.name + " is " + state +
-                                             ": obstacles to a move are known only while it runs");
+                                             ": obstacles to a move are known only while the job runs");
   MoveObstacles found;
   CKPT_CO_TRY(within, reason_of(co_await check_source(id, false)));
   found.within_node = std::move(within);

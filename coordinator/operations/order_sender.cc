@@ -64,8 +64,8 @@ void OrderSender::fence(const Node& node, const wire::JobInstance& instance) {
   const Incarnation fenced = job != nullptr ? job->fenced : deps_.jobs.fenced_of_removed(instance.job);
   const auto order = lifecycle::fence_order(fenced, node.row.name, instance);
   if (!order) return;
-  spdlog::warn("node {} has an instance of {} that must no longer run: it is being ended", node.row.name,
-               job_text(instance.job));
+  spdlog::warn("node {} has an instance of {} that must no longer run: the instance is being ended",
+               node.row.name, job_text(instance.job));
   deps_.calls.send(node.row.name, message_of(instance.job, *order));
 }
 

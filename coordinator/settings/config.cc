@@ -51,7 +51,7 @@ void add_daemon(Settings& to, Config& c) {
         "Program that `node rm --force` runs with a lost node's name; exit status 0 (within 120 s) proves "
         "that nothing runs there. Empty: only the operator's `--fenced` confirms that."},
        {"tls.ca", &c.tls.ca,
-        "The certificate of the cluster's authority: the absolute path of a PEM file. With `[tls]` all TCP "
+        "The certificate of the cluster's authority: the absolute path of a PEM file. With `[tls]`, all TCP "
         "connections use TLS, and both sides are verified ([operations](../operations.md#certificates)).",
         kRequired},
        {"tls.certificate", &c.tls.certificate,
@@ -69,10 +69,10 @@ void add_moves(Settings& to, Config& c) {
   to.insert(
       to.end(),
       {{"lease_term_ms", &c.lease_term_ms,
-        "How long a node may decide about a switch without the coordinator.", kTime},
+        "How long a node may decide about a switch while the coordinator is unreachable.", kTime},
        {"handover_timeout_ms", &c.handover_timeout_ms, "How long a switch waits for a node's answer.", kTime},
        {"agent_idle_timeout_ms", &c.agent_idle_timeout_ms,
-        "An agent that sends nothing for this time is unreachable.", kTime},
+        "An agent that sends nothing for this long counts as unreachable.", kTime},
        {"placement_margin_bytes",
         &c.placement_margin_bytes,
         "Memory that stays free at a target in addition to a job's state.",
@@ -81,9 +81,9 @@ void add_moves(Settings& to, Config& c) {
         "How long an urgent evacuation may try live moves; then the newest image is restored.", kTime},
        {"evacuation_parallel", &c.evacuation_parallel, "Number of urgent evacuations at a time.", kCount},
        {"evacuation_breaker_count", &c.evacuation_breaker_count,
-        "Number of evacuations within the window that stops automatic moves.", kCount},
+        "How many evacuations within `evacuation_breaker_window_ms` stop automatic moves.", kCount},
        {"evacuation_breaker_window_ms", &c.evacuation_breaker_window_ms,
-        "The window of `evacuation_breaker_count`.", kTime},
+        "The time window of `evacuation_breaker_count`.", kTime},
        {"evacuation_attempts_per_job", &c.evacuation_attempts_per_job,
         "Number of attempts for one job within an hour.", kCount},
        {"image_timeout_ms", &c.image_timeout_ms,
@@ -98,12 +98,12 @@ void add_history(Settings& to, Config& c) {
   to.insert(
       to.end(),
       {{"ended_images_max_age_ms", &c.ended_images_max_age_ms,
-        "Images are removed this long after their job's end (event `images-collected`).", kAge},
+        "How long after a job has ended its images are removed (event `images-collected`).", kAge},
        {"ended_images_kept", &c.ended_images_kept,
         "Maximum number of images of ended jobs; the images of the job that ended first are removed first.",
         kKept},
        {"ended_jobs_kept", &c.ended_jobs_kept,
-        "Maximum number of ended jobs in the store; the images of removed jobs stay.", kKept},
+        "Maximum number of ended jobs in the store; the images of removed jobs are kept.", kKept},
        {"closed_migrations_kept", &c.closed_migrations_kept,
         "Maximum number of closed migrations in the store.", kKept},
        {"events_kept", &c.events_kept, "Maximum number of events in the store.", kKept},
@@ -113,13 +113,15 @@ void add_history(Settings& to, Config& c) {
         "Maximum number of ended evacuations in the store.", kKept},
        {"ended_drains_kept", &c.ended_drains_kept, "Maximum number of ended drains in the store.", kKept},
        {"kept_output_mib", &c.kept_output_mib,
-        "Space for copies of the ends of jobs' logs (1 MiB of each instance), which `logs` shows while a "
+        "Space for copies of the last part of job logs (1 MiB for each instance), which `logs` shows while a "
         "node is unreachable; 0: none.",
         kKept},
        {"output_copy_interval_ms", &c.output_copy_interval_ms,
-        "Interval at which the end of a growing job log is copied.", kTime},
+        "Interval at which the last part of a growing job log is copied.", kTime},
        {"history_kept_days", &c.history_kept_days,
-        "Days after which these records are removed, too; 0: only their numbers are limited.", kKept}});
+        "Days after which ended jobs, closed migrations, events, findings, evacuations and drains are "
+        "removed regardless of their numbers; 0: never.",
+        kKept}});
 }
 
 std::string expand_home(const std::string& path) {

@@ -7,8 +7,8 @@
 namespace ckpt::detail {
 
 void end_on_broken_invariant(const char* file, int line, const char* text) noexcept {
-  std::fprintf(stderr, "gpumigrate: %s:%d: a rule of gpumigrate does not hold; report this as a bug: %s\n",
-               file, line, text);
+  std::fprintf(stderr, "gpumigrate: %s:%d: an internal check failed; report this as a bug: %s\n", file, line,
+               text);
   std::abort();
 }
 

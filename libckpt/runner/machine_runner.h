@@ -152,7 +152,8 @@ void MachineRunner<Types>::enqueue_remote(MigrationId migration, Event message) 
   if (!verdict.is_accepted || verdict.loses_newest) {
     if (const auto left_out = dropped_.turn(now_ns()))
       spdlog::warn(
-          "migration {}: {} messages wait for the machines, one was dropped, {} similar lines suppressed",
+          "migration {}: {} messages are queued for the machines, one was dropped, {} similar lines "
+          "suppressed",
           wire::migration_text(verdict.loses_newest.value_or(migration)), remote_.in_all(), *left_out);
   }
   if (verdict.is_accepted) enqueue_item({migration, std::move(message), {}, true});

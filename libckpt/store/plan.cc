@@ -182,11 +182,11 @@ const TensorInfo* Matching::find(const TensorInfo& tensor) {
 
 Result<void> Matching::check_kind(const TensorInfo& tensor, const TensorInfo& match) const {
   if ((match.kind == CKPT_SCRATCH) != (tensor.kind == CKPT_SCRATCH))
-    return Error(ErrorCode::kRefused, quoted(tensor) + " is scratch on one side only");
+    return Error(ErrorCode::kRefused, quoted(tensor) + " is scratch memory on one side only");
   if ((match.region == wire::kNoRegion) != (tensor.region == wire::kNoRegion))
-    return Error(ErrorCode::kRefused, quoted(tensor) +
-                                          " lies in memory that can be exported on one side only: allocate "
-                                          "the tensor with ckpt_alloc on both sides");
+    return Error(ErrorCode::kRefused,
+                 quoted(tensor) +
+                     " can be exported on one side only: allocate the tensor with ckpt_alloc on both sides");
   if (is_copied(tensor) && match.offset % kAlignment != 0)
     return Error(ErrorCode::kRefused, quoted(tensor) + " is not aligned to 16 bytes at the target");
   return ok();

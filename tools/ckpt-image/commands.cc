@@ -161,7 +161,8 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   app.require_subcommand();
   const Command list = add_command(app, options, "list", "Jobs, or a job's versions", false);
   Command inspect = add_command(app, options, "inspect", "Regions, host state and labels of a version", true);
-  Command verify = add_command(app, options, "verify", "Read every byte, or what one version needs", false);
+  Command verify =
+      add_command(app, options, "verify", "Check every byte, or only the data that one version needs", false);
   Command diff = add_command(app, options, "diff", "Changes between two versions", true);
   inspect.add_option("VERSION", options.version, "Version number (default: the newest)").positive();
   verify.add_option("VERSION", options.version, "Version number (default: all)").positive();

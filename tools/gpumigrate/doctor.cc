@@ -64,7 +64,8 @@ Result<pid_t> start(const std::vector<std::string>& command, const std::vector<s
   const int failure = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), envp.data());
   ::posix_spawn_file_actions_destroy(&actions);
   if (failure == ENOENT)
-    return Error(ErrorCode::kNotFound, "The program " + command[0] + " does not exist: build it");
+    return Error(ErrorCode::kNotFound,
+                 "The program " + command[0] + " does not exist: build this program first");
   if (failure != 0) {
     errno = failure;
     return Error::from_errno("Starting " + command[0]);

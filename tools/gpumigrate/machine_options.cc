@@ -42,8 +42,7 @@ void add_machine_commands(CommandTree& tree) {
       .add_option("--agent-config", *agent_config,
                   "Settings (agent.toml) of a node's agent; doctor saves its results for that agent")
       .called("FILE");
-  asked.add_option("--job", *job, "Show what prevents this job from moving, whichever node it runs on")
-      .called("JOB");
+  asked.add_option("--job", *job, "Show what prevents this job from moving, on any node").called("JOB");
 }
 
 }  // namespace ckpt::cli

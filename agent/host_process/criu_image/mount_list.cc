@@ -69,9 +69,9 @@ Result<std::vector<criu::mnt_entry>> mounts_in(const std::string& list) {
 // node.
 Result<void> check_mounts(const std::vector<criu::mnt_entry>& entries, const std::vector<std::string>& own) {
   for (const criu::mnt_entry& entry : entries) {
-    if (!is_plain_path(entry.mountpoint())) return strange_image("a mount has no plain path");
+    if (!is_plain_path(entry.mountpoint())) return strange_image("a mount has an invalid path");
     if (!is_of_node(entry) && std::ranges::find(own, entry.mountpoint()) == own.end())
-      return strange_image("it has a mount at " + entry.mountpoint() + " that is not the node's");
+      return strange_image("it has a mount at " + entry.mountpoint() + " that the node does not have");
   }
   return ok();
 }

@@ -260,7 +260,9 @@ Result<void> EarlyPages::compare(pid_t pid, const PageIndex& index) {
   const std::uint64_t share = indexed_bytes_ > 0 ? kComparedPages * index.bytes() / indexed_bytes_ : 0;
   auto same = all ? compare_pages(pid, held, *log_)
                   : compare_some_pages(pid, held, *log_, std::max(share, kMinComparedPages), random_);
-  if (!same) spdlog::error("memory copied ahead is wrong: {}", same.error().to_string());
+  if (!same)
+    spdlog::error("memory that was copied ahead of the pause differs from the process's memory: {}",
+                  same.error().to_string());
   return same;
 }
 

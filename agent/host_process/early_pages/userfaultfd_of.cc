@@ -283,7 +283,7 @@ Result<UniqueFd> userfaultfd_of(pid_t pid, const TraceOptions& options) {
       tracer.join();
     return std::move(got.made);
   } catch (const std::system_error&) {
-    return Error(ErrorCode::kOutOfMemory, "No thread can be started to trace process " + std::to_string(pid));
+    return Error(ErrorCode::kOutOfMemory, "Cannot start a thread to trace process " + std::to_string(pid));
   }
 }
 

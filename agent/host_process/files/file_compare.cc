@@ -55,7 +55,7 @@ std::string FileComparison::difference(const FileFact& fact, bool& is_same) {
     return facts.st_rdev == fact.device ? "" : fact.path + " is a different device at the target";
   if (!has_content(fact.use)) return {};
   if (fact.kernels_own)
-    return is_kernels_own(fact.path) ? "" : fact.path + " is not a file of the kernel at the target";
+    return is_kernels_own(fact.path) ? "" : fact.path + " is not provided by the kernel at the target";
   return difference_of_file(fact, facts, is_same);
 }
 

@@ -99,10 +99,10 @@ std::vector<NameEntry> name_entries_of(const NameOwner& owner, const std::set<st
 
 std::string entry_text(const NameEntry& entry) {
   const std::string path = kSharedFolder + entry.name;
-  const std::string remedy = ": let the program remove it before the move";
+  const std::string remedy = ": let the program remove this file before the move";
   if (!entry.is_file) return path + " of the job is not a file, and would be lost" + remedy;
   return path + ", which no process has open, may belong to this job or to another job of its user" + remedy +
-         ", or keep it open";
+         ", or keep the file open";
 }
 
 }  // namespace

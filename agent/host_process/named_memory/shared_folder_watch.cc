@@ -85,7 +85,7 @@ Result<SharedFolderWatch> SharedFolderWatch::start() {
     std::thread thread([watch = std::move(watch), end = std::move(read_end)] { watch_until(watch, end); });
     return SharedFolderWatch(std::move(write_end), std::move(thread));
   } catch (const std::system_error&) {
-    return Error(ErrorCode::kOutOfMemory, "No thread can be started to watch /dev/shm");
+    return Error(ErrorCode::kOutOfMemory, "Cannot start a thread to watch /dev/shm");
   }
 }
 

@@ -160,16 +160,16 @@ void ProcessInspection::check_user() {
 // process: "suspending seccomp failed: EPERM".
 void ProcessInspection::check_filter() {
   if (state_number(status_, "Seccomp") == 0 || state_number(state_text("/proc/self"), "Seccomp") == 0) return;
-  add("runs under a filter of system calls (seccomp), and so does this agent, so CRIU cannot save it: "
-      "start the agent without a filter (seccomp=unconfined)");
+  add("runs under a system call filter (seccomp), as this agent does, so CRIU cannot save the process: start "
+      "the agent without a filter (seccomp=unconfined)");
 }
 
 // Checks the first thread. CRIU reports "Zombies with threads are not supported".
 void ProcessInspection::check_leader() {
   const auto state = state_words(status_, "State");
   if (!state.empty() && state.front() == "Z" && state_number(status_, "Threads") > 1)
-    add("has ended its main thread while other threads continue, which CRIU cannot save: let the main thread "
-        "wait for the other threads");
+    add("has ended its main thread while other threads continue to run, which CRIU cannot save: let the main "
+        "thread wait for the other threads");
 }
 
 // Checks what the process shares with its parent. CRIU reports "Can't make VM id" or "Can't make FS id".
@@ -258,8 +258,8 @@ void ProcessInspection::check_descriptors() {
   if (::prlimit(pid_, RLIMIT_NOFILE, nullptr, &limit) == 0 && count + kSpareDescriptors > limit.rlim_cur)
     add("has " + std::to_string(count) + " of at most " + std::to_string(limit.rlim_cur) +
         " descriptors open, and CRIU needs " + std::to_string(kSpareDescriptors) +
-        " more in this process: close some, or raise its limit (prlimit --pid " + std::to_string(pid_) +
-        " --nofile)");
+        " more in this process: close some descriptors, or raise the process's limit (prlimit --pid " +
+        std::to_string(pid_) + " --nofile)");
   const std::uint64_t max_descriptors = limit_of_criu() / kDescriptorStep * kDescriptorStep;
   if (count > 0 && highest + kCriuDescriptors > max_descriptors)
     add("has descriptor " + std::to_string(highest) + ", too close to this agent's limit of " +

@@ -122,10 +122,9 @@ std::vector<std::string> why_not_own(pid_t root, const OwnNamespaces& own) {
   const std::string job = proc_path(root, "");
   for (const char* kind : {"mnt", "ipc", "uts"}) {
     if (namespace_of(job, kind) == namespace_of("/proc/self", kind))
-      return {
-          std::string("the job has the node's ") + kind +
-          " namespace, although it was started with --namespaces own: an older agent or keeper has started "
-          "it, so start it again"};
+      return {std::string("the job has the node's ") + kind +
+              " namespace, although the job was started with --namespaces own: an older agent or keeper "
+              "started the job, so start the job again"};
   }
   std::vector<std::string> texts;
   for (const std::string& path : strange_mounts(mounts_seen_by(job), mounts_seen_by("/proc/self"), own))

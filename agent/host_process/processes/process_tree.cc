@@ -247,11 +247,9 @@ Result<void> check_credentials(pid_t root, uid_t uid, gid_t gid) {
 Result<void> check_sessions(const std::vector<pid_t>& processes) {
   for (const pid_t pid : processes) {
     if (::getsid(pid) == 0 || ::getpgid(pid) == 0)
-      return Error(
-          ErrorCode::kRefused,
-          "The session of process " + std::to_string(pid) +
-              " is led by a process outside this PID namespace (it was started by a command from outside "
-              "the container): start it with setsid, or as the container's own");
+      return Error(ErrorCode::kRefused, "The session of process " + std::to_string(pid) +
+                                            " is led by a process outside this PID namespace. Start the job "
+                                            "with setsid, or start it inside the container");
   }
   return ok();
 }
@@ -333,7 +331,7 @@ Result<void> check_memory_left(std::uint64_t bytes) {
   const std::uint64_t left = memory_left();
   if (bytes <= left) return ok();
   return Error(ErrorCode::kOutOfMemory, "This node has " + std::to_string(left >> 20) +
-                                            " MiB of memory left, and the image of the process needs up to " +
+                                            " MiB of free memory, and the image of the process needs up to " +
                                             std::to_string(bytes >> 20) + " MiB");
 }
 

@@ -199,9 +199,10 @@ std::vector<std::string> remarks_on(const Rebound& rebound, const ProcessorMap& 
   std::string text =
       (rebound.threads == 1 ? "1 thread was" : std::to_string(rebound.threads) + " threads were") +
       " bound to processors that this node lacks (" + short_text_of(map.missing()) + "); processors " +
-      short_text_of(map.stand_ins()) + " take their place";
+      short_text_of(map.stand_ins()) + " are used instead";
   if (rebound.with_fewer > 0)
-    text += ", and " + std::to_string(rebound.with_fewer) + " of these threads have fewer than before";
+    text += ", and " + std::to_string(rebound.with_fewer) +
+            " of these threads may use fewer processors than before";
   return {text};
 }
 

@@ -118,7 +118,7 @@ Result<void> hold_packets(pid_t root, const std::map<Inode, Connection>& outer) 
     auto instructions = kNoPackets;
     const sock_fprog program = {static_cast<unsigned short>(instructions.size()), instructions.data()};
     if (::setsockopt(socket.fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0)
-      return Error::from_errno("Cannot hold the packets of " + socket.where());
+      return Error::from_errno("Cannot hold back the packets of " + socket.where());
     return ok();
   });
 }

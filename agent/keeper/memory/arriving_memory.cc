@@ -47,8 +47,8 @@ void ArrivingMemory::on_child_changed(pid_t child, int status) {
     return end_wait();
   }
   loss_ =
-      "the host memory that followed its move was lost: the process that supplies it (gpumigrate-lazy-pages, "
-      "pid " +
+      "the host memory that was still to arrive after the move was lost: the process that supplies it "
+      "(gpumigrate-lazy-pages, pid " +
       std::to_string(child) + ") ended with " + how_it_ends(pages_->end_status());
   never_reason_ = "The program was killed: " + loss_;
   ::dprintf(2, "%s\n", never_reason_.c_str());

@@ -201,7 +201,7 @@ void MemoryExchange::make(local::Received received) {
   const std::uint64_t request = received.message.request;
   if (memory_ == MemoryState::kMapped) {
     return parts_.agent.refuse(request, MessageType::kMake, ErrorCode::kRefused,
-                               "The rank's device memory is mapped");
+                               "The rank's device memory is already mapped");
   }
   begin(MessageType::kMake, request);
   memory_ = MemoryState::kMapping;

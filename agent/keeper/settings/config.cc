@@ -115,7 +115,8 @@ Result<void> read_namespaces(const Json& document, Config& config) {
   const Json& namespaces = document["namespaces"];
   const Json private_tmp = namespaces.is_object() ? namespaces.value("private_tmp", Json(false)) : Json();
   if (!private_tmp.is_boolean()) return bad("'namespaces' must be an object with 'private_tmp'");
-  if (config.init.empty() || config.adopted) return bad("'namespaces' needs 'init' and a transparent job");
+  if (config.init.empty() || config.adopted)
+    return bad("'namespaces' is allowed only in a transparent job, and needs 'init'");
   config.namespaces = Config::OwnNamespaces{private_tmp.get<bool>()};
   return ok();
 }

@@ -286,7 +286,8 @@ Task<Result<void>> AdoptedTarget::compare(wire::Bytes payload) {
 
 Task<Result<void>> AdoptedTarget::import_memory(std::shared_ptr<Job>, std::vector<mover::RegionInfo>,
                                                 std::vector<UniqueFd>) {
-  co_return Error(ErrorCode::kProtocol, "A mover does not create memory for an adopted process");
+  co_return Error(ErrorCode::kProtocol,
+                  "The mover created memory for an adopted process, whose memory the driver restores");
 }
 
 Result<void> AdoptedTarget::store_host_state(std::shared_ptr<Job>, HostState state) {

@@ -97,10 +97,9 @@ void add_locks(const std::vector<pid_t>& tree, const std::string& images, const 
 Result<void> check_names(const std::vector<host::OpenFile>& open, bool has_own_proc) {
   for (const host::OpenFile& file : open) {
     if (has_own_proc ? !host::why_not_in_own_proc(file.path).empty() : host::names_process(file.path))
-      return Error(
-          ErrorCode::kRefused,
-          "The program has opened " + file.path +
-              " since the check, and the file belongs to another process or thread: move the job again");
+      return Error(ErrorCode::kRefused,
+                   "Since the check, the program has opened " + file.path +
+                       ", which belongs to another process or thread: move the job again");
   }
   return ok();
 }

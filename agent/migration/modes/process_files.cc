@@ -84,7 +84,7 @@ Task<Result<std::vector<std::string>>> apply_settings(MigrationContext& context,
   const auto apply = [root, &settings] { return host::apply_settings(root, settings); };
   CKPT_CO_TRY(remarks, co_await offload(context.images, apply));
   for (const std::string& remark : remarks)
-    spdlog::warn("moved program is not as it was: process {} remark {}", root, remark);
+    spdlog::warn("moved program differs from its state before the move: process {} remark {}", root, remark);
   co_return remarks;
 }
 

@@ -196,8 +196,7 @@ Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root,
 namespace {
 
 Error connected_to_itself() {
-  return {ErrorCode::kRefused,
-          "The program has connected to itself since it was checked, so move the job again"};
+  return {ErrorCode::kRefused, "The program has connected to itself since the check: move the job again"};
 }
 
 }  // namespace
@@ -237,7 +236,8 @@ Task<> report_reset_connections(MigrationContext& context, pid_t root) {
   const auto report = [root] { return host::report_resets(root); };
   const auto done = co_await offload(context.images, report);
   if (!done)
-    spdlog::warn("reset connections read as closed: pid {} reason {}", root, done.error().to_string());
+    spdlog::warn("the program may see its reset connections as closed normally: pid {} reason {}", root,
+                 done.error().to_string());
 }
 
 Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair) {
@@ -251,17 +251,17 @@ Result<void> check_needs(const wire::MoveNeeds& needs, const EndpointPayload& ta
                                    target.max_mappings - needs.most_mappings >= kMappingsOfRestore);
   if (!has_room)
     return Error(ErrorCode::kRefused,
-                 fmt::format("A process of the job has {} memory mappings, and the target allows a process "
-                             "{} during the restore: raise vm.max_map_count there",
+                 fmt::format("A process of the job has {} memory mappings, but the target allows only {} for "
+                             "each process during the restore: raise vm.max_map_count there",
                              needs.most_mappings, target.max_mappings));
   if (needs.resets_connections && !target.resets_connections)
     return Error(ErrorCode::kRefused,
-                 "The move ends connections (--connections reset), which the program would read as complete "
-                 "under the target's older agent: update it");
+                 "The move resets connections (--connections reset), but under the target's older agent the "
+                 "program would see them as closed normally: update that agent");
   if (needs.has_own_namespaces && !target.restores_namespaces)
-    return Error(
-        ErrorCode::kRefused,
-        "The job has namespaces of its own, which the target's older agent cannot restore: update it");
+    return Error(ErrorCode::kRefused,
+                 "The job has namespaces of its own, which the target's older agent cannot restore: update "
+                 "that agent");
   if (!needs.has_connections || target.restores_connections) return ok();
   return Error(ErrorCode::kRefused,
                "The program has connections to itself, which the target's older agent cannot restore: update "

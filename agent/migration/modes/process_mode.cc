@@ -357,7 +357,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   };
   CKPT_CO_TRY(packed, co_await offload(context_.images, pack));
   if (grew_ && packed.bytes > log().limit())
-    co_return Error(ErrorCode::kOutOfMemory, "The process has grown too much since its move began");
+    co_return Error(ErrorCode::kOutOfMemory,
+                    "The memory of the process has grown too much since its move began");
   spdlog::info("process dumped: id {} bytes {} packed {} prepare_ms {:.1f} criu_ms {:.1f} pack_ms {:.1f}",
                operation_.name(), dumped.bytes, packed.bytes, ms(prepared - began), ms(dumped.took_ns),
                ms(now_ns() - prepared - dumped.took_ns));

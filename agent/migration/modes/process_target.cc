@@ -63,7 +63,7 @@ Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
   const std::string jobs = co_await offload(context_.images, find_jobs);
   if (own_namespaces(operation_.spec()).contains(jobs))
     co_return Error(ErrorCode::kRefused, "The agent's folder " + jobs +
-                                             " is in a folder of which the job has its own, so that the job "
+                                             " is in a folder that the job replaces with its own, so the job "
                                              "could not write its log: move the agent's home elsewhere");
   CKPT_CO_TRYV(co_await context_.remap.prepare());
   CKPT_CO_TRY(criu, co_await find_criu(context_));

@@ -444,7 +444,7 @@ void SourceTransfer::report_advice(engine::Advice advice) {
     lost.rounds = measures_.rounds();
     lost.estimate_ns = estimated;
     lost.reason = "after " + std::to_string(measures_.rounds()) + " rounds a switch would take about " +
-                  std::to_string(estimated / 1'000'000) + " ms, the limit is " +
+                  std::to_string(estimated / 1'000'000) + " ms, but the limit is " +
                   std::to_string(limit / 1'000'000) + " ms";
     agent_.send(lost);
     wait_for_order(kForEver);

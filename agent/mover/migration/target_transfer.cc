@@ -91,10 +91,10 @@ Result<engine::PlanPlaces> TargetTransfer::on_plan(std::span<const std::byte> by
 Result<image::PlanMatch> TargetTransfer::match(const image::Plan& plan, bool is_first) {
   auto matched = image::match_plan(plan, tensors_, is_first, allowed_differences_);
   if (!matched && is_new_program_ && matched.error().code() == ErrorCode::kRefused)
-    return Error(ErrorCode::kRefused,
-                 "The new program names different tensors (use --allow missing,new,changed to move the job "
-                 "without them): " +
-                     matched.error().message());
+    return Error(
+        ErrorCode::kRefused,
+        "The new program's tensors differ (use --allow missing,new,changed to accept the differences): " +
+            matched.error().message());
   if (!matched) return std::move(matched).error();
   for (const std::string& difference : matched->differences)
     spdlog::info("new program: id {} allowed: {}", wire::migration_text(key_.migration), difference);

@@ -57,7 +57,8 @@ Result<std::unique_ptr<Gpu>> Gpu::create(const wire::mover::Configure& configure
                      " bytes are refused: the size must be a power of two from 64 KiB to 2 MiB");
   if (configure.last_port < configure.first_port || (configure.first_port == 0 && configure.last_port != 0))
     return Error(ErrorCode::kInvalidArgument, "Ports from " + std::to_string(configure.first_port) + " to " +
-                                                  std::to_string(configure.last_port) + " are not a range");
+                                                  std::to_string(configure.last_port) +
+                                                  " are not a valid range");
   CKPT_TRY(device, Device::open(static_cast<int>(configure.gpu)));
   auto gpu = std::make_unique<Gpu>(std::move(device));
   gpu->chunk_bytes = chunk_bytes;

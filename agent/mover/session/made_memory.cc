@@ -107,7 +107,7 @@ Result<std::vector<MadeRegion>> make_regions(const Gpu& gpu, const image::Plan& 
   for (const image::Extent& extent : plan.extents) {
     if (extent.offset != 0)
       return Error(ErrorCode::kRefused, "Region " + std::to_string(extent.region) +
-                                            " is not moved completely, and no standby has the rest of it");
+                                            " is moved only in part, and no standby has the rest of it");
     auto made = make_region(gpu, extent, reclaims);
     if (!made)
       return Error(made.error().code(), "The target has no free memory for the job's " +

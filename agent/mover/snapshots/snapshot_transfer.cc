@@ -163,8 +163,9 @@ Result<void> SnapshotTransfer::find_last() {
   auto newest = opened ? opened->checkpoint_store->open_version(request_.image_job)
                        : Result<std::unique_ptr<checkpoint_store::VersionReader>>(opened.error());
   if (newest && (*newest)->version().number == last_->version) return ok();
-  spdlog::info("snapshot copies everything: the checkpoint store's newest version of {} is not {}",
-               request_.image_job, last_->version);
+  spdlog::info(
+      "snapshot copies all memory: the checkpoint store's newest version of job {} is not version {}",
+      request_.image_job, last_->version);
   last_->forget();
   return ok();
 }
@@ -370,7 +371,7 @@ Result<void> SnapshotTransfer::keep_unchanged() {
     if (missing.empty()) continue;
     return Error(ErrorCode::kCorrupt, "Version " + std::to_string(last_->version) + " is damaged in " +
                                           std::to_string(missing.size()) + " chunks of tensor \"" +
-                                          extent->name + "\" that have not changed since");
+                                          extent->name + "\" that have not changed since then");
   }
   return ok();
 }

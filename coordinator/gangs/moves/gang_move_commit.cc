@@ -174,8 +174,10 @@ Result<void> GangMoves::on_message(const Node& node, const wire::CommitMessage& 
   const bool is_large = message.to != Party() && (bytes > wire::kMaxBetweenAgentsBytes || message.info);
   if (!may_state || is_large) {
     if (const auto left_out = dropped_.turn(now_ns()))
-      spdlog::warn("a message of move of ranks {}, sent by node {} for {}, was dropped ({} left out)",
-                   migration_text(message.migration), node.row.name, gang::to_text(message.from), *left_out);
+      spdlog::warn(
+          "a message about move of ranks {}, sent by node {} for {}, was dropped ({} similar messages not "
+          "logged)",
+          migration_text(message.migration), node.row.name, gang::to_text(message.from), *left_out);
     return ok();
   }
   const gang::GangInfo info = state->info;

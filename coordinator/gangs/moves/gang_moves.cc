@@ -206,7 +206,7 @@ Result<JobMovePlan> GangMoves::plan_for(const WholeJob& gang, const MigrateReque
   for (const Job* rank : gang.ranks) {
     const Place at = rank->place();
     hints.closed.emplace_back(Scope(at.node, at.gpu),
-                              fmt::format("rank {} of the job is there", rank->rank_number()));
+                              fmt::format("rank {} of the job already runs there", rank->rank_number()));
     if (!moves(plan.moved, *rank)) shape.beside.push_back(at);
     if (first == nullptr && moves(plan.moved, *rank)) first = rank;
   }
@@ -322,7 +322,7 @@ Result<void> GangMoves::check_communicators(const WholeJob& gang, const JobMoveP
   if (options.if_not_converged != wire::NotConverged::kAbort || last <= limit) return ok();
   return Error(
       ErrorCode::kRefused,
-      fmt::format("In the last move of {}, creating communicators took {:.0f} ms, longer than the limit of "
+      fmt::format("In the last move of {}, creating communicators took {:.0f} ms, which exceeds the limit of "
                   "the pause ({:.0f} ms). Use a longer --max-downtime, or --communicators overlap",
                   gang.name, last, limit));
 }

@@ -167,7 +167,7 @@ control::Task<Result<RevivalPlan>> RestorePlans::plan_revival(RestoreWish wish) 
                     "Image " + image_text(image) + " does not describe how its job is started");
   if (deps_.jobs.is_name_taken(facts.spec.name))
     co_return Error(ErrorCode::kRefused,
-                    "A job that has not ended has the name " + facts.spec.name + " by now");
+                    "Another job that has not ended uses the name " + facts.spec.name + " by now");
   // The job is not known, and neither is its work after its newest image. So that image counts as its last
   // work.
   const auto newest = deps_.catalog.newest(image.job, [](const Image&) { return true; });

@@ -129,7 +129,8 @@ EvacuationStep begin_attempt(Evacuation& e, const EvacuationView& view, const Ev
 
 std::optional<EvacuationStep> before_live_plan(Evacuation& e, bool is_preparing, const ClusterFacts& facts,
                                                const EvacuationLimits& limits) {
-  if (e.failed.size() >= limits.live_targets) return no_live_target(e, "enough targets were tried", facts);
+  if (e.failed.size() >= limits.live_targets)
+    return no_live_target(e, "the maximum number of targets was tried", facts);
   if (is_preparing) return wait("a move of its ranks is being prepared");
   return std::nullopt;
 }

@@ -44,9 +44,9 @@ Result<SharedNetwork> shared_network(const DataNetworks& source, const DataNetwo
   }
   if (asked.empty())
     return Error(ErrorCode::kRefused, "the nodes have no common network: the target has " + list(target) +
-                                          ", the source has " + list(source));
+                                          ", but the source has " + list(source));
   return Error(ErrorCode::kRefused, "network " + asked + " is not on both nodes: the target has " +
-                                        list(target) + ", the source has " + list(source));
+                                        list(target) + ", but the source has " + list(source));
 }
 
 }  // namespace ckpt::coordinator

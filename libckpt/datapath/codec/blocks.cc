@@ -39,7 +39,8 @@ std::optional<std::size_t> named_bytes(std::size_t chunk_bytes, WordAt&& word_at
 }
 
 Error corrupt(std::size_t in, std::size_t chunk_bytes, std::string_view reason) {
-  return Error(ErrorCode::kCorrupt, std::to_string(in) + " bytes are not a patch of a chunk of " +
+  return Error(ErrorCode::kCorrupt, std::to_string(in) +
+                                        " bytes cannot be applied as a patch to a chunk of " +
                                         std::to_string(chunk_bytes) + " bytes: " + std::string(reason));
 }
 
@@ -75,10 +76,11 @@ Result<Patch> parse_blocks(std::span<const std::byte> encoded, std::size_t chunk
   const auto mask = encoded.first(mask_bytes);
   const auto blocks = encoded.subspan(mask_bytes);
   const auto named = named_bytes(chunk_bytes, [&](std::size_t word) { return mask_word(mask, word); });
-  if (!named) return corrupt(encoded.size(), chunk_bytes, "the patch names blocks beyond the chunk's end");
+  if (!named)
+    return corrupt(encoded.size(), chunk_bytes, "the patch refers to blocks beyond the end of the chunk");
   if (*named != blocks.size()) {
     return corrupt(encoded.size(), chunk_bytes,
-                   "the patch names blocks of " + std::to_string(*named) + " bytes");
+                   "the patch refers to blocks of " + std::to_string(*named) + " bytes");
   }
   return Patch(mask, blocks, chunk_bytes);
 }

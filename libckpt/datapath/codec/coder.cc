@@ -259,7 +259,7 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
   if (width == 0) return refuse("the encoding is unknown");
   if (out.size() > state_->max_chunk_bytes) return refuse("it is longer than any chunk");
   if (needs_previous(encoding) && previous.size() != out.size()) {
-    return refuse("the target does not have the version that it was encoded against");
+    return refuse("the target lacks the version on which this encoding is based");
   }
   const std::size_t elements = out.size() / width;
   const std::size_t left_over = out.size() % width;
@@ -289,7 +289,7 @@ Result<void> Coder::decode(Encoding encoding, std::span<const std::byte> encoded
     scratched += elements;
     used += length;
   }
-  if (used != end) return refuse("bytes are left over");
+  if (used != end) return refuse("bytes remain after the last plane");
   const PlaneKernels& kernels = plane_kernels();
   (width == 2 ? kernels.merge2 : kernels.merge4)(planes, needs_previous(encoding) ? previous.data() : nullptr,
                                                  elements, out.data());

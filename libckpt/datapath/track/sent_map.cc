@@ -126,8 +126,8 @@ std::optional<Fingerprint> SentMap::find(std::uint64_t region, std::uint64_t gen
 
 Result<Fingerprint> SentMap::root() const {
   if (missing_ > 0)
-    return Error(ErrorCode::kRefused,
-                 std::to_string(missing_) + " chunks have not been acknowledged: the table has no root yet");
+    return Error(ErrorCode::kRefused, std::to_string(missing_) +
+                                          " chunks have not been acknowledged, so the table has no root yet");
   std::uint64_t entries = 0;
   for (const auto& [id, region] : regions_) entries += region.fingerprints.size();
   CKPT_CHECK(entries == chunk_count_, "ENG-4: the root covers every chunk");

@@ -27,7 +27,8 @@ Error refused_payload(std::size_t payload_bytes) {
 
 Error never_opened() {
   return Error(ErrorCode::kUnavailable,
-               "The lane was not opened: no process listens at that address, or not for this session token");
+               "The lane was not opened: no process listens at that address, or the listening process does "
+               "not know this session token");
 }
 
 }  // namespace ckpt::transport

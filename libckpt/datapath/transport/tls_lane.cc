@@ -178,8 +178,9 @@ Result<void> TlsLane::begin_message(const FrameView& view) {
   arrived_ = 0;
   if (view.frame.kind == FrameKind::kSameHost) {
     if (!same_host_.reader)
-      return Error(ErrorCode::kProtocol,
-                   "The peer requested that its memory be read, which was not agreed on");
+      return Error(
+          ErrorCode::kProtocol,
+          "The peer requested that this side read its memory, but the two sides have not agreed on that");
     payload_ = std::as_writable_bytes(std::span(&same_host_address_, 1));
     return ok();
   }

@@ -87,7 +87,7 @@ Result<LaneAddress> local_address_of(int socket) {
 Result<UniqueFd> dial_tls(const LaneAddress& local, const LaneAddress& address) {
   if (local.family() != address.family())
     return Error(ErrorCode::kInvalidArgument,
-                 "The lane's address has a different address family than this side's address");
+                 "The lane's address and this side's address have different address families");
   CKPT_TRY(socket, make_socket(local.family()));
   CKPT_TRYV(set_up(socket.get(), ip_text(local) == ip_text(address)));
   // The port is chosen at connect time, because many connections may share one address.

@@ -42,7 +42,7 @@ Result<std::unique_ptr<UcxLane>> UcxLane::connect(std::shared_ptr<const UcxConte
   const LaneAddress& local = lane->context_->local();
   if (local.family() != address.family())
     return Error(ErrorCode::kInvalidArgument,
-                 "The lane's address has a different address family than this side's address");
+                 "The lane's address and this side's address have different address families");
   params.sockaddr = {address.get(), address.length};
   params.local_sockaddr = {local.get(), local.length};
   CKPT_TRY(connection, lane->make_connection(params));

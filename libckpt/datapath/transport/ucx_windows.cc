@@ -55,7 +55,9 @@ Result<void> ReceiveWindow::accept(ucp_worker_h worker, const FrameView& view, v
   slot.payload = {};
   slot.same_host = view.frame.kind == FrameKind::kSameHost;
   if (slot.same_host && !same_host.reader)
-    return Error(ErrorCode::kProtocol, "The peer requested that its memory be read, which was not agreed on");
+    return Error(
+        ErrorCode::kProtocol,
+        "The peer requested that this side read its memory, but the two sides have not agreed on that");
   const std::size_t bytes = view.frame.payload_bytes;
   if (slot.same_host) {
     std::uint64_t address = 0;

@@ -155,7 +155,7 @@ ckpt_status ckpt_init(const ckpt_options* options, ckpt_session** session, ckpt_
     if (options != nullptr && (options->abi_version == 0 || options->abi_version > CKPT_ABI_VERSION)) {
       return fail(CKPT_ERROR_INVALID,
                   "The program was built for ABI version " + std::to_string(options->abi_version) +
-                      " of ckpt.h, this library has version " + std::to_string(CKPT_ABI_VERSION));
+                      " of ckpt.h, but this library has version " + std::to_string(CKPT_ABI_VERSION));
     }
     const std::uint32_t flags = options != nullptr ? options->flags : 0;
     if ((flags & ~static_cast<std::uint32_t>(CKPT_OPTION_RETURN_MOVED)) != 0) {

@@ -35,7 +35,7 @@ Result<void> DeviceState::use_current_context() {
   if (context_ == current) return ok();
   if (context_ != nullptr) {
     return Error(ErrorCode::kRefused,
-                 "A rank uses one GPU and one CUDA context; a different one is current now");
+                 "A rank must use one GPU and one CUDA context, but a different context is current now");
   }
   CUdevice device = 0;
   CUuuid uuid{};
@@ -169,10 +169,10 @@ local::StateSummary DeviceState::summary() const {
     const Tensor* largest = tensors_.largest_unexportable();
     const std::string mib = std::to_string(summary.unexportable_bytes >> 20);
     summary.reason.assign(
-        mib + " MiB of named memory cannot be exported, at most " +
+        mib + " MiB of named memory cannot be exported, but at most " +
         std::to_string(local::kMaxUnexportableBytes >> 20) +
-        " MiB can be moved with the host state: allocate this memory with ckpt_alloc, or with cuMemCreate "
-        "and CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; the largest is tensor '" +
+        " MiB of such memory can move with the host state: allocate this memory with ckpt_alloc, or with "
+        "cuMemCreate and CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; the largest is tensor '" +
         largest->name + "'");
   }
   return summary;
@@ -217,14 +217,15 @@ Result<void> DeviceState::check(const StateImage& image, const AllowedDifference
     if (tensor == nullptr) return mismatch(entry.name, "this instance has no tensor of that name");
     if (tensor->bytes != entry.data.size() && !allowed.changed) {
       return mismatch(entry.name, "the source has " + std::to_string(entry.data.size()) +
-                                      " bytes, this instance " + std::to_string(tensor->bytes));
+                                      " bytes, but this instance has " + std::to_string(tensor->bytes));
     }
   }
   for (const auto& [name, tensor] : tensors_.by_name()) {
     const bool is_new = tensor.travels_with_host_state() && image.find(EntryKind::kTensor, name) == nullptr;
     if (is_new && !allowed.is_new) {
-      return mismatch(
-          name, "its memory here cannot be exported and the source did not send it with the host state");
+      return mismatch(name,
+                      "its memory at the target cannot be exported, and the source did not send the tensor "
+                      "with the host state");
     }
   }
   return ok();

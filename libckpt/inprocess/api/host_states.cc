@@ -94,7 +94,7 @@ Result<void> HostStates::check(const StateImage& image, const AllowedDifferences
     if (entry == nullptr) return mismatch(name, "the source has no host state of that name");
     if (entry->data.size() != memory.bytes && !allowed.changed) {
       return mismatch(name, "the source has " + std::to_string(entry->data.size()) +
-                                " bytes, this instance " + std::to_string(memory.bytes));
+                                " bytes, but this instance has " + std::to_string(memory.bytes));
     }
   }
   for (const auto& [name, callbacks] : callbacks_) {

@@ -81,7 +81,7 @@ Result<StateFile> write_state(std::span<const PlannedEntry> entries) {
     total += sizeof(EntryHeader) + align(entry.name.size()) + align(entry.bytes);
   }
   if (total > local::kMaxHostStateBytes || entries.size() > kMaxEntries) {
-    return Error(ErrorCode::kRefused, "The host state has " + std::to_string(total) + " bytes, at most " +
+    return Error(ErrorCode::kRefused, "The host state has " + std::to_string(total) + " bytes, but at most " +
                                           std::to_string(local::kMaxHostStateBytes) + " can move");
   }
   CKPT_TRY(fd, make_memory_file("ckpt-host-state", total));

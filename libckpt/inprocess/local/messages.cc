@@ -55,7 +55,7 @@ bool is_flag(std::uint32_t value) {
 }
 
 const char* problem(const RegionRecord& region) {
-  if (region.id == kNoRegion || region.generation == 0) return "a region without id or generation";
+  if (region.id == kNoRegion || region.generation == 0) return "a region has no id or no generation";
   if (region.bytes == 0 || region.bytes >> 48 != 0) return "a region's size";
   return nullptr;
 }
@@ -63,30 +63,30 @@ const char* problem(const RegionRecord& region) {
 const char* problem(const TensorRecord& tensor) {
   if (!is_clean_name(tensor.name)) return "a tensor's name";
   if (tensor.bytes == 0 || tensor.bytes >> 48 != 0 || tensor.offset >> 48 != 0)
-    return "a tensor's size or offset";
-  if (tensor.region == kNoRegion && tensor.offset != 0) return "an offset without a region";
+    return "a tensor's size or offset is out of range";
+  if (tensor.region == kNoRegion && tensor.offset != 0) return "a tensor has an offset, but no region";
   if (tensor.kind < CKPT_PARAMETER || tensor.kind > CKPT_SCRATCH) return "a tensor's kind";
   if (tensor.dims > kMaxDims || tensor.reserved != 0) return "a tensor's dimensions";
   const std::uint64_t element = dtype_bytes(tensor.dtype);
   if (element == 0) return "a tensor's dtype";
   for (std::size_t i = tensor.dims; i < kMaxDims; ++i) {
-    if (tensor.shape[i] != 0) return "a tensor's shape beyond its dimensions";
+    if (tensor.shape[i] != 0) return "a tensor's shape has values beyond its number of dimensions";
   }
   std::uint64_t bytes = 0;
   if (!shape_bytes(tensor.dtype, std::span(tensor.shape).first(tensor.dims), bytes) ||
       bytes != tensor.bytes) {
-    return "a tensor whose shape and size differ";
+    return "a tensor's shape and size do not match";
   }
   return nullptr;
 }
 
 const char* problem(const StateSummary& summary) {
   if (!is_flag(summary.ready) || !is_flag(summary.movable)) return "a flag";
-  return is_clean(summary.reason) ? nullptr : "the reason's text";
+  return is_clean(summary.reason) ? nullptr : "the reason's text has invalid characters";
 }
 
 const char* problem(const RegionKey& region) {
-  return region.id == kNoRegion || region.generation == 0 ? "a region without id or generation" : nullptr;
+  return region.id == kNoRegion || region.generation == 0 ? "a region has no id or no generation" : nullptr;
 }
 
 const char* problem(const Hello& body) {
@@ -97,36 +97,37 @@ const char* problem(const Hello& body) {
 
 const char* problem(const Welcome& body) {
   if (body.role != Role::kFresh && body.role != Role::kStandby) return "the role";
-  if (body.rank_count == 0 || body.rank_count > kMaxRanks) return "the number of ranks";
+  if (body.rank_count == 0 || body.rank_count > kMaxRanks) return "the number of ranks is out of range";
   if (!is_flag(body.counts_barriers) || body.reserved != 0) return "a flag";
-  return is_clean(body.job) ? nullptr : "the job's id";
+  return is_clean(body.job) ? nullptr : "the job's id has invalid characters";
 }
 
 const char* problem(const Status& body) {
   if (body.role != Role::kFresh && body.role != Role::kStandby) return "the role";
   if (body.phase > Phase::kDumped) return "the phase";
   if (!body.mode.is_known()) return "the mode";
-  if (body.memory > MemoryState::kMapping) return "the memory's state";
+  if (body.memory > MemoryState::kMapping) return "the memory's state is unknown";
   if (!is_flag(body.ended_by_keeper) || !is_flag(body.stopped) || !is_flag(body.exporting)) return "a flag";
   if (body.deadline_ns < 0 || body.barrier_entry_ns < 0 || body.quiesced_ns < 0 || body.resumed_ns < 0)
     return "a time";
-  return is_clean(body.job) ? nullptr : "the job's id";
+  return is_clean(body.job) ? nullptr : "the job's id has invalid characters";
 }
 
 const char* problem(const Failed& body) {
-  if (body.code == 0 || body.code > static_cast<std::uint32_t>(ErrorCode::kInternal)) return "the error code";
+  if (body.code == 0 || body.code > static_cast<std::uint32_t>(ErrorCode::kInternal))
+    return "the error code is unknown";
   return is_clean(body.text) ? nullptr : "the text";
 }
 
 const char* problem(const Paused& body) {
   if (body.barrier_entry_ns < 0 || body.quiesced_ns < body.barrier_entry_ns) return "the times";
-  return body.host_state_bytes > kMaxHostStateBytes ? "the host state's size" : nullptr;
+  return body.host_state_bytes > kMaxHostStateBytes ? "the host state's size is out of range" : nullptr;
 }
 
 const char* problem(const Resume& body) {
   if (body.deadline_ns < 0) return "the deadline";
   if (!is_flag(body.into_gate) || body.reserved != 0) return "a flag";
-  return body.host_state_bytes > kMaxHostStateBytes ? "the host state's size" : nullptr;
+  return body.host_state_bytes > kMaxHostStateBytes ? "the host state's size is out of range" : nullptr;
 }
 
 const char* problem(const Running& body) {
@@ -156,7 +157,7 @@ const char* problem(const SetDeadline& body) {
   return body.deadline_ns < 0 ? "the deadline" : nullptr;
 }
 const char* problem(const Reattach& body) {
-  return body.restore_thread != 0 && body.hold_ms == 0 ? "a hold without a limit" : nullptr;
+  return body.restore_thread != 0 && body.hold_ms == 0 ? "a hold has no time limit" : nullptr;
 }
 const char* problem(const DescribeEnd& body) {
   return problem(body.summary);
@@ -182,8 +183,9 @@ const char* problem(const Mapped& body) {
 }
 const char* problem(const Map& body) {
   if (body.set > MemorySet::kArrived) return "the set";
-  if (body.gpu_count > kMaxGpus) return "the number of GPUs";
-  if (body.set != MemorySet::kArrived && body.migration != 0) return "a migration without its set";
+  if (body.gpu_count > kMaxGpus) return "the number of GPUs is out of range";
+  if (body.set != MemorySet::kArrived && body.migration != 0)
+    return "a migration is given without its memory set";
   return nullptr;
 }
 
@@ -192,7 +194,8 @@ const char* problem(const Release& body) {
 }
 const char* problem(const Fetch& body) {
   if (body.set != MemorySet::kExported && body.set != MemorySet::kArrived) return "the set";
-  if (body.set != MemorySet::kArrived && body.migration != 0) return "a migration without its set";
+  if (body.set != MemorySet::kArrived && body.migration != 0)
+    return "a migration is given without its memory set";
   return body.reserved == 0 ? nullptr : "a field";
 }
 
@@ -441,7 +444,7 @@ Result<Message> parse(std::span<const std::byte> bytes, std::size_t descriptors)
     return Error(ErrorCode::kProtocol, "This is not a message of the local protocol (wrong magic number)");
   if (header.version != kProtocolVersion) {
     return Error(ErrorCode::kProtocol, "The peer uses version " + std::to_string(header.version) +
-                                           " of the local protocol, this program version " +
+                                           " of the local protocol, but this program uses version " +
                                            std::to_string(kProtocolVersion) +
                                            ": install the same release for both");
   }

@@ -199,7 +199,7 @@ Result<Received> Socket::receive() {
   if (got < 0) return Error::from_errno("Cannot receive a local message");
   const bool clean = collect_descriptors(header, received.descriptors);
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !clean) {
-    return Error(ErrorCode::kProtocol, "A local message was too long or had foreign control data");
+    return Error(ErrorCode::kProtocol, "A local message was too long or carried unexpected control data");
   }
   if (got == 0) {  // every valid message has a header, so a read of 0 bytes means that the peer has closed
     received.descriptors.clear();

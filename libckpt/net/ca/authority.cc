@@ -161,7 +161,8 @@ Result<Authority> Authority::from_pem(const Issued& pem) {
                        X509_check_ca(certificate->get()) == 1;
   ERR_clear_error();
   if (!belongs)
-    return Error(ErrorCode::kInvalidArgument, "This is not an authority's certificate in PEM with its key");
+    return Error(ErrorCode::kInvalidArgument,
+                 "The two texts are not an authority's PEM certificate and its key");
   return Authority(*std::move(certificate), std::move(key));
 }
 

@@ -135,7 +135,7 @@ Result<UniquePrivateKey> key_of_request(const std::string& request) {
   const UniqueRequest read = read_request(request);
   UniquePrivateKey key(read ? X509_REQ_get_pubkey(read.get()) : nullptr);
   if (!key || X509_REQ_verify(read.get(), key.get()) != 1)
-    return not_usable_text("This is not a certificate request, or the request is not signed by its own key");
+    return not_usable_text("This is not a certificate request, or its own key did not sign the request");
   if (EVP_PKEY_is_a(key.get(), "EC") != 1 || EVP_PKEY_get_bits(key.get()) != 256)
     return not_usable_text("The key of the certificate request does not use the curve P-256");
   return key;

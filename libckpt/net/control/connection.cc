@@ -98,7 +98,7 @@ Task<Result<wire::Hello>> Connection::receive_greeting(std::shared_ptr<Connectio
   wire::HelloReply reply;
   if (hello.version != wire::kControlVersion)
     reply.reason = "the connecting process uses version " + std::to_string(hello.version) +
-                   " of the control messages, the listening process uses version " +
+                   " of the control messages, but the listening process uses version " +
                    std::to_string(wire::kControlVersion);
   else if (!same_token(hello.token, token))
     reply.reason = "wrong token";

@@ -47,9 +47,9 @@ Task<Result<std::shared_ptr<Connection>>> Dialer::connect(std::shared_ptr<Dialer
   CKPT_CO_TRY(text, self->settings_.address());
   CKPT_CO_TRY(address, parse_address(text));
   if (!address.is_unix && !self->settings_.tls)
-    co_return Error(ErrorCode::kRefused, "There is no certificate ([tls]) to reach " + self->settings_.label +
-                                             " with at " + text +
-                                             ": the token is not sent to a party that cannot be verified");
+    co_return Error(ErrorCode::kRefused,
+                    "There is no certificate ([tls]) to reach " + self->settings_.label + " with at " + text +
+                        ": the token must not be sent to a peer that cannot be verified");
   CKPT_CO_TRY(token, self->settings_.token());
   auto socket = std::make_shared<Connection::Socket>(self->executor_);
   asio::steady_timer deadline(self->executor_, self->settings_.connection.handshake_timeout);

@@ -168,9 +168,8 @@ LoopWatch::Settings settings_of_daemon() {
   };
   settings.too_long = [](milliseconds stood_for) {
     ::alarm(kSecondsToLog);
-    spdlog::critical(
-        "the event loop is blocked: for_ms {}; the process exits, so that its successor can serve",
-        stood_for.count());
+    spdlog::critical("the event loop is blocked: for_ms {}; the process exits so that it can be restarted",
+                     stood_for.count());
     spdlog::shutdown();
     ::_exit(kExitStalled);
   };

@@ -61,8 +61,9 @@ std::int64_t end_of(const X509* certificate) {
 
 Result<void> DeniedSerials::replace(const std::vector<std::string>& serials) {
   if (serials.size() > kMax)
-    return Error(ErrorCode::kRefused, std::to_string(serials.size()) + " certificates are denied, at most " +
-                                          std::to_string(kMax) + " can be");
+    return Error(ErrorCode::kRefused, std::to_string(serials.size()) +
+                                          " certificates are denied, but at most " + std::to_string(kMax) +
+                                          " can be");
   std::set<std::string> all;
   for (const std::string& text : serials) {
     CKPT_TRY(serial, serial_of_text(text));

@@ -234,7 +234,7 @@ class SourceStepper : private Stepper<SourceState> {
     if (e.timer == Timer::kHandover && in<source::Barrier>()) {
       auto& cause = in<source::Barrier>()->gives_up;
       if (!cause)
-        cause = Reason(ErrorCode::kTimedOut, "The source waited too long for the end of the handover");
+        cause = Reason(ErrorCode::kTimedOut, "The source waited too long for the handover to finish");
       ask_others();
     }
     if (e.timer == Timer::kPoll) poll();

@@ -52,7 +52,8 @@ bool CoordinatorJudgement::may_resolve_at(Side side) const {
 std::string CoordinatorJudgement::why_not_resolved() const {
   if (std::holds_alternative<Granted>(s_.phase) || std::holds_alternative<Forgotten>(s_.phase))
     return "The target's image is not known to be complete: the migration can only be resolved at the source";
-  return "Nothing to resolve: the migration is not between GRANTED and CLOSED (abort it, or it is over)";
+  return "There is nothing to resolve: the migration has not been granted yet (abort it), or it has already "
+         "ended";
 }
 
 Result<CoordinatorState> restore_coordinator(const Record& newest) {

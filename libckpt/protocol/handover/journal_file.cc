@@ -161,8 +161,8 @@ Result<void> JournalFile::load(const FrameHandler& handler) {
   for (std::uint64_t behind = at + 8; behind < last; behind += 8)
     if (frame_at(text, behind))
       return Error(ErrorCode::kCorrupt, "Journal " + path_ + " is damaged at byte " + std::to_string(at) +
-                                            " with intact records after it: restore the file; its handovers "
-                                            "can be ended with 'gpumigrate resolve'");
+                                            " with intact records after it: restore the file, or end its "
+                                            "handovers with 'gpumigrate resolve'");
   torn_bytes_ = last - at;
   const std::vector<std::byte> zeroes(torn_bytes_);
   CKPT_TRYV(write_at(fd_.get(), zeroes, at, path_));

@@ -54,7 +54,7 @@ void check_step(const SourceState& before, const Step<SourceState>& made, Nanos 
       released = write->record.kind == RecordKind::kReleased;
       barrier = write->record.kind == RecordKind::kBarrier;
     } else if (const auto* run = std::get_if<RunInstance>(&action)) {
-      CKPT_CHECK(run->k == k, "SW-2: a source runs as it has recorded, and not before");
+      CKPT_CHECK(run->k == k, "SW-2: a source runs only as the incarnation that it has recorded");
       CKPT_CHECK(run->deadline ? *run->deadline > now : in<Owner>(after) != nullptr,
                  "SW-8: a source without a valid lease runs only as the owner");
     } else if (std::holds_alternative<ReleaseManifest>(action)) {

@@ -238,7 +238,7 @@ class Stepper : private HandoverStepper<SourceState> {
         return true;
       case Timer::kHandover:
         if (auto* p = in<Barrier>()) {
-          give_up(*p, Reason(ErrorCode::kTimedOut, "The source waited too long for the end of the handover"));
+          give_up(*p, Reason(ErrorCode::kTimedOut, "The source waited too long for the handover to finish"));
           act(Report(ReportKind::kWaits));
         }
         return true;

@@ -42,7 +42,7 @@ void check_step(const TargetState& before, const Step<TargetState>& made, Nanos 
       k = write->record.kind == RecordKind::kCommitted ? std::optional(write->record.k) : std::nullopt;
       given_up = write->record.kind == RecordKind::kRelinquished;
     } else if (const auto* run = std::get_if<RunInstance>(&action)) {
-      CKPT_CHECK(run->k == k, "SW-2: a target runs as it has recorded, and not before");
+      CKPT_CHECK(run->k == k, "SW-2: a target runs only as the incarnation that it has recorded");
       CKPT_CHECK(run->deadline ? *run->deadline > now : is && is->owner,
                  "SW-8: a target without a valid lease runs only as the owner");
     } else if (std::holds_alternative<FreeTarget>(action)) {

@@ -92,8 +92,8 @@ Result<FrameHeader> parse_header(std::span<const std::byte> bytes) {
                  "A frame does not have our magic number: the peer is not a gpumigrate process");
   const auto version = load_at<std::uint16_t>(bytes, 4);
   if (version != kFrameVersion)
-    return Error(ErrorCode::kNotSupported, "Frame version " + std::to_string(version) + ", this build uses " +
-                                               std::to_string(kFrameVersion));
+    return Error(ErrorCode::kNotSupported, "Frame version " + std::to_string(version) +
+                                               ", but this build uses " + std::to_string(kFrameVersion));
   FrameHeader header;
   header.type = static_cast<FrameType>(load_at<std::uint16_t>(bytes, 6));
   header.body_bytes = load_at<std::uint32_t>(bytes, 8);
@@ -104,7 +104,7 @@ Result<FrameHeader> parse_header(std::span<const std::byte> bytes) {
                  "Unknown frame type " + std::to_string(static_cast<unsigned>(header.type)));
   if (header.body_bytes > max_body_bytes(header.type))
     return Error(ErrorCode::kProtocol, "Frame " + std::string(to_string(header.type)) + " announces " +
-                                           std::to_string(header.body_bytes) + " bytes, at most " +
+                                           std::to_string(header.body_bytes) + " bytes, but at most " +
                                            std::to_string(max_body_bytes(header.type)) + " are allowed");
   return header;
 }
@@ -166,7 +166,7 @@ InputArchive::Envelope InputArchive::open_envelope(std::uint8_t known_version) {
     throw DecodeError(ErrorCode::kProtocol, "a struct has invalid versions");
   if (compat > known_version)
     throw DecodeError(ErrorCode::kNotSupported, "a struct has version " + std::to_string(version) +
-                                                    ", this build uses " + std::to_string(known_version));
+                                                    ", but this build uses " + std::to_string(known_version));
   if (size > left()) throw DecodeError(ErrorCode::kProtocol, "a struct is longer than its message");
   const Envelope envelope{bytes_, position_ + size, version > known_version, older_};
   bytes_ = bytes_.first(position_ + size);

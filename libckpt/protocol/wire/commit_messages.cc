@@ -139,7 +139,7 @@ Result<void> check_of_gang(const CommitMessage& m) {
   if (!m.info) return ok();
   CKPT_TRYV(check(*m.info));
   if (m.info->migration != m.migration || m.info->gang != m.job || m.info->base != m.base)
-    return Error(ErrorCode::kProtocol, "Message with the description of another move of ranks");
+    return Error(ErrorCode::kProtocol, "The message describes a different move of ranks");
   return ok();
 }
 
@@ -197,12 +197,12 @@ Result<void> check(const GangInfo& info) {
   if (info.migration == 0 || info.gang == 0 || info.base == 0) return bad("without ids");
   std::vector<std::uint32_t> all = info.moved;
   all.insert(all.end(), info.staying.begin(), info.staying.end());
-  if (info.moved.empty() || all.size() > kMaxRanks) return bad("with no ranks, or too many");
+  if (info.moved.empty() || all.size() > kMaxRanks) return bad("has no ranks, or too many");
   if (!std::is_sorted(info.moved.begin(), info.moved.end()) ||
       !std::is_sorted(info.staying.begin(), info.staying.end()))
-    return bad("whose ranks are not in order");
+    return bad("has ranks that are not in order");
   std::sort(all.begin(), all.end());
-  if (std::adjacent_find(all.begin(), all.end()) != all.end()) return bad("that names a rank twice");
+  if (std::adjacent_find(all.begin(), all.end()) != all.end()) return bad("names a rank twice");
   return ok();
 }
 
@@ -228,7 +228,7 @@ Result<CommitMessage> decode_commit(std::span<const std::byte> bytes) {
   if (message.migration == 0 || message.job == 0)
     return Error(ErrorCode::kProtocol, "The commit message has no migration or no job");
   if (message.from == message.to)
-    return Error(ErrorCode::kProtocol, "The commit message is from a party to itself");
+    return Error(ErrorCode::kProtocol, "The sender of the commit message is also its receiver");
   if (!has_body(message.kind, message.body))
     return Error(ErrorCode::kProtocol,
                  "Message " + std::string(name_of(message.body)) + " belongs to the other commit protocol");

@@ -100,7 +100,7 @@ std::size_t descriptors_of(const Message& message) noexcept {
 
 Result<std::vector<std::byte>> encode_message(const Message& message) {
   if (auto counted = check_counts(message); !counted)
-    return Error(ErrorCode::kInvalidArgument, "The message has more than a packet may hold")
+    return Error(ErrorCode::kInvalidArgument, "The message has more entries than a packet may hold")
         .caused_by(std::move(counted).error());
   const std::vector<std::byte> body = std::visit([](const auto& m) { return encode(m); }, message);
   PacketHeader header;

@@ -128,7 +128,7 @@ Result<Restored> restore(const BackupFile& file, const std::string& folder, bool
   if (!replace && (held || exists(path_of(folder, kStore))))
     return Error(
         ErrorCode::kRefused,
-        folder + " has a store already; with --replace the store is moved aside and the backup replaces it");
+        folder + " has a store already; --replace moves that store aside and puts the backup in its place");
   Staged staged(folder);
   CKPT_TRYV(staged.write(file));
   CKPT_TRY(was_there, put_aside(folder, aside));

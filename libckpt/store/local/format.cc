@@ -35,8 +35,8 @@ Result<Head> read_head(std::span<const std::byte> bytes, const char* what) {
 }
 
 Error newer(std::uint32_t format) {
-  return {ErrorCode::kNotSupported, "Stored in format " + std::to_string(format) + "; this build reads " +
-                                        std::to_string(kStoredFormat)};
+  return {ErrorCode::kNotSupported, "The data is stored in format " + std::to_string(format) +
+                                        ", but this build reads " + std::to_string(kStoredFormat)};
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ Result<PackTail> read_pack_tail(std::span<const std::byte> bytes, std::uint64_t 
   if (pack_bytes < sizeof(PackHead) + sizeof(PackTail) ||
       tail.count > (pack_bytes - sizeof(PackHead) - sizeof(PackTail)) / sizeof(IndexEntry) ||
       tail.index_offset != pack_bytes - sizeof(PackTail) - tail.count * sizeof(IndexEntry))
-    return corrupt("The pack's tail states a different length");
+    return corrupt("The length in the pack's tail does not match the pack");
   return tail;
 }
 

@@ -92,7 +92,7 @@ Result<void> JobStore::load_versions(bool writable) {
     auto bytes = read_whole(files_, path, kMaxSmallFileBytes);
     auto version = bytes ? decode_version(*bytes) : Result<Version>(bytes.error());
     if (version && (version->number != number || version->job != job_))
-      version = Error(ErrorCode::kCorrupt, "The file's content is that of another version or job");
+      version = Error(ErrorCode::kCorrupt, "The file contains a different version or a different job");
     if (version) {
       versions_[number] = {std::make_shared<const Version>(*std::move(version)), entry.bytes};
       continue;
@@ -192,7 +192,8 @@ Result<JobStore::Exclusive> JobStore::begin_exclusive(const std::shared_ptr<JobS
     return Error(ErrorCode::kIo, "The last write for job " + store->job_ +
                                      " may or may not be on the disk: open the checkpoint store again");
   if (store->busy_.exchange(true))
-    return Error(ErrorCode::kRefused, "A version of job " + store->job_ + " is being written or collected");
+    return Error(ErrorCode::kRefused,
+                 "A version of job " + store->job_ + " is being written, or unused data is being removed");
   return Exclusive(store);
 }
 

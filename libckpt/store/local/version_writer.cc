@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMaxMissingNamed = 1 << 20;
 
 Error is_over() {
-  return {ErrorCode::kInvalidArgument, "This version is committed or abandoned already"};
+  return {ErrorCode::kInvalidArgument, "This version has already been committed or abandoned"};
 }
 
 std::string quoted(const Region& region) {

@@ -99,7 +99,7 @@ class Streams(ClusterTest):
         moving = cluster.popen("migrate", "big", "--to", "node-b", "--bandwidth", "64KiB/s")
         eventually(lambda: cluster.json("describe", "big")["open_migration"], "the job is being moved")
         cluster.call("set", "big", "bandwidth", "128KiB/s")
-        self.refused("resolve", "big", "--at", "source", contains="Nothing to resolve")
+        self.refused("resolve", "big", "--at", "source", contains="nothing to resolve")
         cluster.call("abort", cluster.job("big")["id"])
         _, errors = moving.communicate(timeout=60)
         self.assertEqual(moving.returncode, 2, errors)
@@ -122,7 +122,7 @@ class Streams(ClusterTest):
         # The first image is taken at once, and its writer has the store until the image is complete.
         eventually(lambda: len(cluster.json("images")) == 2, "protection has taken its first image")
         self.assertEqual(cluster.call("unprotect", "job").stdout,
-                         f"job {identity} is unprotected; its images stay\n")
+                         f"job {identity} is no longer protected; its images are kept\n")
         self.assertEqual(cluster.call("images", "rm", image).stdout, f"image {image} is removed\n")
 
     def test_help_describes_the_streams_of_a_job(self):

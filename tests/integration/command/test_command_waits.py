@@ -56,7 +56,7 @@ class Waits(ClusterTest):
 
     def test_a_wait_shows_its_subject_and_ends_at_the_first_signal(self):
         """Also of orders that the coordinator does not answer: here it is stopped."""
-        waits = [(("wait", "job"), "the end of job job", 2, "it keeps running; `gpumigrate wait job` waits again"),
+        waits = [(("wait", "job"), "the end of job job", 2, "the job keeps running; `gpumigrate wait job` waits again"),
                  (("snapshot", "job"), "snapshot of job", 6, "show whether the snapshot has begun"),
                  (("suspend", "job"), "suspend of job", 6, "show whether the suspend has begun"),
                  (("resume", "job"), "resume of job", 6, "show whether the resume has begun"),

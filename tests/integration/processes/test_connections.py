@@ -97,7 +97,7 @@ class Reset(ConnectionsTest):
         self.addCleanup(closer.join)
         self.start("pool", "--connections", "reset", peer=address)
         self.assertEqual(self.cluster.job("job")["connections"], "reset")
-        self.assertIn("reset: those to other programs end at a move", self.cluster.call("describe", "job").stdout)
+        self.assertIn("reset: a move to another node resets the connections", self.cluster.call("describe", "job").stdout)
         refused = self.cluster.run("migrate", "job", "--to", "node-b", "--connections", "refuse")
         self.assertEqual(refused.returncode, 5, refused.stdout + refused.stderr)
         self.cluster.call("drain", "node-a", "--timeout", "90s")

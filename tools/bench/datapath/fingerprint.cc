@@ -165,7 +165,8 @@ Result<void> measure_host_memory(const BenchOptions& options, Section& section) 
   CKPT_TRYV(measure_host(cached, {"cache (512 KiB), one core", kCacheBytes, kCacheBytes, 1},
                          options.pairs * kCachePasses, false, section));
   section.add_note("host memory: slices of " + tools::format_bytes(static_cast<double>(kHostSliceBytes)) +
-                   " alternate, half of the memory apart; each ratio compares two successive slices");
+                   " are measured alternately, each on another half of the memory; each ratio compares two "
+                   "successive slices");
   return ok();
 }
 

@@ -239,8 +239,8 @@ Section& add_stages_section(Report& report) {
                                         "Each stage of a round alone, over the same bytes: its rate, and its "
                                         "rate per core by processor time of all processes in it");
   section.add_note(
-      "raw encoding has no stage; the scattered copies are listed next to the runs that a first round "
-      "copies");
+      "raw encoding has no stage of its own; the scattered copies are listed next to the runs that a first "
+      "round copies");
   if (!report.facts().software_driver)
     section.add_note(
         "with a real GPU, copies and device fingerprints need no processor time except for the waiting of "

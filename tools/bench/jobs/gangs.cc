@@ -93,7 +93,7 @@ Result<void> bench_gangs(const BenchOptions& options, Report& report) {
   }
   CKPT_TRY(cluster, Cluster::start(options.program_folder, options.bytes, kRanks));
   if (!cluster->software_gpu()) {
-    section.skip("delays are injected into the software NCCL");
+    section.skip("delays can be injected only into the software NCCL");
     return ok();
   }
   section.set_columns({{"pause", "ms"},

@@ -25,11 +25,11 @@ Options parse_options(int argc, char** argv) {
   Options options;
   CommandLine app("Trains a character-level language model with Adam on 1, 2, 4, 8 or 16 ranks, over NCCL.");
   add_training_options(app, options.training);
-  app.add_flag(
-      "--shards", options.shards,
-      "Each rank updates its share of the weights: gradients are reduced and scattered, weights gathered");
+  app.add_flag("--shards", options.shards,
+               "Each rank updates its share of the weights: gradients are reduced and scattered, and weights "
+               "are gathered");
   app.add_flag("--graphs", options.graphs,
-               "Capture the gradients and their sum as a graph, again after each move");
+               "Capture the gradients and their sum as a graph, and capture it again after each move");
   parse_or_exit(app, argc, argv);
   check_training_options(options.training);
   return options;

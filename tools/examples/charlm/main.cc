@@ -100,7 +100,7 @@ void run(const Options& options) {
     progress.was_asked_to_end = Progress::is_asked_to_end(training);
     session.barrier();
   }
-  if (!memory.is_whole()) fail("host memory has different content than was written");
+  if (!memory.is_whole()) fail("host memory differs from what was written to it");
   std::printf("%s\n", progress.result(model.digest(), shape.parameters()).dump().c_str());
   session.shutdown();
 }

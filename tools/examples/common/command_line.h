@@ -31,7 +31,7 @@ struct CommonOptions {
 inline void add_common_options(Command& app, CommonOptions& options) {
   app.add_flag(
       "--without-ckpt", options.without_ckpt,
-      "Runs without libckpt, on plain device memory; cannot be moved. To measure what libckpt costs");
+      "Run without libckpt, on plain device memory, to measure what libckpt costs; this job cannot be moved");
   app.add_flag("--print-times", options.print_times, "Add the time of day, in seconds, to each line");
 }
 

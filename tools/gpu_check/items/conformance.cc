@@ -172,7 +172,8 @@ Result<Outcome> check_conformance_shim(const Setting& setting) {
 }
 
 Result<Outcome> check_nccl(const Setting& setting) {
-  if (setting.software) return not_possible("on the software GPU, ctest runs it with the software NCCL");
+  if (setting.software)
+    return not_possible("not run on the software GPU: ctest runs it with the software NCCL");
   if (::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL) == nullptr)
     return not_possible("there is no libnccl.so.2 in LD_LIBRARY_PATH");
   return run_suite(setting, "nccl_test", "");

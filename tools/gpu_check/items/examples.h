@@ -13,7 +13,7 @@ namespace ckpt::gpu_check {
 
 // The reason if there is no example of the runtime API.
 inline constexpr const char* kNoRuntimeExample =
-    "this build had no nvcc, so the example runtime does not exist";
+    "this build had no nvcc, so the example `runtime` was not built";
 
 // Returns the digest in the JSON object at the end of an example's output.
 Result<std::string> digest_of(const std::string& output);

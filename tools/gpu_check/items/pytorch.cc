@@ -13,7 +13,9 @@ namespace {
 // Returns the reason why moves.py cannot run here; empty if it can.
 std::string why_not(const Setting& setting, const std::string& script) {
   if (setting.software) return "NVIDIA's runtime library does not run on the software GPU (docs/adr/0044)";
-  return std::filesystem::exists(script) ? "" : "it is for the bundle (tools/bundle): there is no " + script;
+  return std::filesystem::exists(script)
+             ? ""
+             : "this check needs the bundle (tools/bundle): there is no " + script;
 }
 
 // Runs one case of moves.py. The script's report has the case's findings, or the reason of its failure.
@@ -36,7 +38,7 @@ Result<Outcome> run_moves(const Setting& setting, const std::string& name) {
 
 Result<Outcome> move_unmodified(const Setting& setting, const std::string& name) {
   if (::geteuid() != 0 && !setting.software)
-    return not_possible("only jobs of root can be moved between nodes with their process");
+    return not_possible("only jobs that run as root can be moved between nodes with their process");
   return run_moves(setting, name);
 }
 

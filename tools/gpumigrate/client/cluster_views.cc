@@ -90,12 +90,11 @@ std::string view_undecided(const std::vector<api::UndecidedMigration>& handovers
   std::string out;
   for (const api::UndecidedMigration& one : handovers) {
     const std::string away = joined(one.away, ", ");
-    const std::string what = away.empty()
-                                 ? "the coordinator is asking the nodes for their records, and decides by "
-                                   "them after one lease term"
-                                 : away + (one.away.size() > 1 ? " are" : " is") +
-                                       " unreachable; if it is permanently lost, confirm that with " +
-                                       "`gpumigrate resolve " + one.migration + "`";
+    const std::string what =
+        away.empty() ? "the coordinator requests the nodes' records, and decides by them after one lease term"
+                     : away + (one.away.size() > 1 ? " are" : " is") +
+                           " unreachable; if it is permanently lost, confirm that with " +
+                           "`gpumigrate resolve " + one.migration + "`";
     out += paragraph("Migration " + one.migration + " of " + one.job + " is undecided: " + what, layout);
   }
   return out;
@@ -188,9 +187,10 @@ std::string view_recovery(const api::Recovery& recovery, const Layout& layout) {
   if (!away.empty())
     out += paragraph("No report yet from: " + away + ". It is unknown which jobs run there.", layout);
   if (recovery.open_until)
-    out += paragraph("Jobs that nodes report are accepted until " + clock_text(*recovery.open_until, layout) +
-                         ". Only users move an accepted job before `gpumigrate cluster confirm JOB`.",
-                     layout);
+    out += paragraph(
+        "Jobs that nodes report are accepted until " + clock_text(*recovery.open_until, layout) +
+            ". Until `gpumigrate cluster confirm JOB`, an accepted job moves only at a user's request.",
+        layout);
   if (!recovery.found.empty())
     out += paragraph(
         "Cordons, drains, protection schedules and the output of jobs before their last move are lost.",

@@ -119,8 +119,8 @@ std::string instances_of(const api::JobDetail& detail, const Layout& layout) {
   std::string out = field_line("placed", detail.placed.value_or("-"), layout);
   if (detail.job.unconfirmed)
     out += field_line("unconfirmed",
-                      "only its node reports it: drains, evacuations and rebalances do not move it before "
-                      "`gpumigrate cluster confirm " +
+                      "only its node has reported this job: drains, evacuations and rebalances do not move "
+                      "the job before `gpumigrate cluster confirm " +
                           detail.job.name + "`",
                       layout);
   out += field_line("by minute", minutes_of(detail.job.memory), layout);
@@ -188,7 +188,8 @@ std::string view_job(const api::JobDetail& detail, const std::vector<api::Migrat
   std::string out = head_of(detail.job, layout);
   out += ranks_of(detail.job, layout) + field_line("mode", mode_of(detail), layout);
   if (detail.job.connections == "reset")
-    out += field_line("connections", "reset: those to other programs end at a move to another node", layout);
+    out += field_line("connections", "reset: a move to another node resets the connections to other programs",
+                      layout);
   out += field_line("memory", memory_of(detail.job, layout, all), layout);
   out += images_of(detail, layout);
   out += field_line("command", command_of(detail), layout);

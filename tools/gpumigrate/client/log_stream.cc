@@ -51,8 +51,8 @@ Result<std::string> LogStream::read(milliseconds follow) {
            context_.coordinator.logs(job_, {offset_, follow, wish_.timestamps, wish_.since_ms, wish_.rank}));
   if (!piece.missing.empty() && std::exchange(missing_, piece.missing) != piece.missing)
     context_.note("Output of job " + job_ + " on " + printable(piece.missing) +
-                  " is missing: the node is unreachable, and the coordinator has at most a copy of the end "
-                  "of that output");
+                  " is missing: the node is unreachable, and the coordinator has at most a copy of the last "
+                  "part of that output");
   if (piece.skipped > 0)
     context_.note(tools::format_bytes(piece.skipped) + " of older output of job " + job_ +
                   " is deleted: its node keeps only the newest output (job_log_limit_mib)");

@@ -70,7 +70,8 @@ std::string node_settings(const NodeSite& site) {
   std::ostringstream text;
   text << "# Settings of a node's agent. All keys: docs/site/settings.md\n"
        << "node = " << toml_string(site.node) << "\n"
-       << "home = " << toml_string(site.home) << "      # has the journal, logs, output and images of jobs\n"
+       << "home = " << toml_string(site.home)
+       << "      # holds the journal, logs, output and images of jobs\n"
        << "coordinator = " << toml_string(site.coordinator) << "\n"
        << "token_file = " << toml_string(site.folder + "/agent-token") << "\n"
        << "peer_listen = " << toml_string(host + kPeerPort) << "      # for agents of other nodes\n"

@@ -143,7 +143,8 @@ struct RecoveryOptions {
 Result<Json> recovery_answer(Context& context, const RecoveryOptions& options) {
   if (options.end && !options.span.empty())
     return Error(ErrorCode::kInvalidArgument,
-                 "--for and --end cannot be combined: --for accepts reports from nodes, --end stops this");
+                 "--for and --end cannot be combined: --for accepts reports from nodes, and --end stops "
+                 "accepting them");
   if (options.end) return context.coordinator.post("/v1/recovery/close", Json::object());
   if (options.span.empty()) return context.coordinator.get("/v1/recovery");
   auto span = tools::parse_duration_ns(options.span);
@@ -158,7 +159,7 @@ int confirm_job(Context& context, const RecoveryOptions& options) {
     context.print(*answer);
   else
     context.out << printable("Job " + options.job +
-                             " is confirmed: drains, evacuations and rebalances may move it")
+                             " is confirmed: drains, evacuations and rebalances may move the job")
                 << "\n";
   return kDone;
 }

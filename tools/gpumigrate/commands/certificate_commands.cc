@@ -195,10 +195,11 @@ void add_certificate_commands(CommandTree& tree) {
   certificate.add_option("--out", options->out, "The folder for ca.pem, node.pem and node.key")
       .called("FOLDER")
       .required();
-  certificate.add_option("--days", options->days, "Days for which it is valid (30)").in_range(1U, kMaxDays);
+  certificate.add_option("--days", options->days, "Validity of the certificate in days (30)")
+      .in_range(1U, kMaxDays);
   certificate
       .add_option("--host", options->hosts,
-                  "An address or name of its machine, for clients like Prometheus; may be repeated")
+                  "An address or name of the node's machine, for clients like Prometheus; may be repeated")
       .called("HOST")
       .one_value_each();
   certificate.add_option("--folder", options->folder, kFolder).called("FOLDER");

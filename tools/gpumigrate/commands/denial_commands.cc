@@ -110,13 +110,13 @@ void add_denial_commands(CommandTree& tree) {
           "--node", options->node,
           "Deny all certificates of this node, even unknown ones; the node must join again with a token")
       .called("NODE");
-  denial.add_option("--reason", options->reason, "The reason that `cluster denied` and events show")
+  denial.add_option("--reason", options->reason, "The reason, which `cluster denied` and the events show")
       .called("TEXT");
   denial.add_example("gpumigrate cluster deny on-call/client.pem --reason 'laptop stolen'",
                      "Deny a stolen certificate and close its open connections");
   denial.set_footer(
       "`openssl x509 -noout -serial -in FILE` shows a serial number. An unreachable node learns of the "
-      "refusal when it reconnects.");
+      "denial when it reconnects.");
   tree.add(cluster, "denied", "List the certificates that were denied before they expired",
            [](Context& c) { return list_denied(c); });
   Command allowance =

@@ -95,7 +95,8 @@ std::string view_removal(const Json& answer) {
 
 int remove_node(Context& context, const RemovalOptions& options) {
   auto wait = Wait::begin(
-      context, {"node " + options.node + " to be removed", "`gpumigrate nodes` shows whether it was"},
+      context,
+      {"node " + options.node + " to be removed", "`gpumigrate nodes` shows whether the node was removed"},
       options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   auto removal =
@@ -135,11 +136,12 @@ Result<Json> request_of(const DrainOptions& options) {
 // Begins the wait for the end of a drain.
 Result<std::unique_ptr<Wait>> begin_following_drain(Context& context, const std::string& drain,
                                                     const std::string& timeout) {
-  return Wait::begin(context,
-                     {"the end of the drain of " + drain, "it continues; `gpumigrate drains " + drain +
-                                                              " --watch` shows it, `gpumigrate drains " +
-                                                              drain + " --cancel` cancels it"},
-                     timeout, WaitKind::kFollow);
+  return Wait::begin(
+      context,
+      {"the end of the drain of " + drain, "the drain continues; `gpumigrate drains " + drain +
+                                               " --watch` shows its progress, `gpumigrate drains " + drain +
+                                               " --cancel` cancels it"},
+      timeout, WaitKind::kFollow);
 }
 
 int print_drain_plan(Context& context, const Json& answer, bool each) {
@@ -166,7 +168,7 @@ int drain(Context& context, const DrainOptions& options) {
   const std::string& id = begun.drain.id;
   if (begun.joined)
     context.note(options.place + " is being drained already: following drain " + id +
-                 ", which keeps its own settings");
+                 ", which keeps its original settings");
   if (options.detach) return print(context, *answer, drain_view(context, options.each));
   return follow_drain(context, id, options.each, **wait);
 }
@@ -252,7 +254,7 @@ void add_drain(CommandTree& tree, const Shared& options) {
   added.add_option("place", options->place, "NODE or NODE:GPU").required();
   added
       .add_option("--deadline", options->deadline,
-                  "Begin no move after this time, and abort moves that are not verified yet (10m)")
+                  "Begin no move after this time, and abort open moves whose data is not verified yet (10m)")
       .called("TIME");
   added.add_option("--parallel", options->parallel, "Number of moves at a time (2)").in_range(1, 64);
   added
@@ -264,9 +266,9 @@ void add_drain(CommandTree& tree, const Shared& options) {
   added.add_option("--reason", options->reason, "The reason, for the records");
   added.add_flag("--dry-run", options->dry_run,
                  "Show where each job would move, and which cannot; change nothing");
-  added.add_flag("-v,--verbose", options->each, "Show the reason of each GPU that cannot hold a job");
+  added.add_flag("-v,--verbose", options->each, "Show for each GPU why it cannot hold a job");
   added.add_flag("--detach", options->detach,
-                 "Do not wait for the end. Ctrl-C during the wait leaves the drain running, too");
+                 "Do not wait until the drain ends. Ctrl-C during the wait also leaves the drain running");
   add_wait_limit(added, options->timeout, "the drain continues");
   added.add_example("gpumigrate drain node-a --dry-run", "See where each job would move");
   added.add_example("gpumigrate drain node-a --reason \"new driver\"",
@@ -286,9 +288,10 @@ void add_removal(CommandTree& tree) {
   Command rm = tree.add(node, "rm", "Remove a node from the cluster permanently",
                         [options](Context& c) { return remove_node(c, *options); });
   rm.add_option("node", options->node, "Name of the node").required();
-  Option force = rm.add_flag("--force", options->force, "The node is permanently lost, and so are its jobs");
+  Option force =
+      rm.add_flag("--force", options->force, "Confirm that the node and its jobs are permanently lost");
   rm.add_flag("--fenced", options->fenced,
-              "Confirm that nothing runs there: its jobs may be restored from their images")
+              "Confirm that nothing runs on the node, so that its jobs may be restored from their images")
       .needs(force);
   add_wait_limit(rm, options->timeout, "the node may still be removed");
   tree.add(node, "add", "Let a removed node join again under its name",
@@ -312,7 +315,7 @@ void add_drain_commands(CommandTree& tree) {
   open.add_option("place", options->place, "NODE or NODE:GPU").required();
   open.add_flag(
       "--forgive", options->forgive,
-      "Confirm that the GPU is healthy: also forgive findings of the last ten minutes, which keep jobs away");
+      "Confirm that the GPU is healthy, so that findings of the last ten minutes no longer keep jobs away");
   add_drain(tree, options);
   Command drains = tree.add(tree.app(), "drains", "List drains, or show, follow or cancel one",
                             [options](Context& c) { return drains_command(c, *options); });
@@ -328,8 +331,7 @@ void add_drain_commands(CommandTree& tree) {
           "--state", options->state,
           "Only these states: running, empty, incomplete, deadline, cancelled; separate several with commas")
       .excludes(id);
-  drains.add_flag("-v,--verbose", options->each, "Show the reason of each GPU that cannot hold a job")
-      .needs(id);
+  drains.add_flag("-v,--verbose", options->each, "Show for each GPU why it cannot hold a job").needs(id);
   Option cancel = drains.add_flag("--cancel", options->cancel,
                                   "Begin no further move. Open moves continue, and the cordon stays");
   cancel.needs(id).excludes(follow);

@@ -106,7 +106,7 @@ class DrainFollower {
 
   [[nodiscard]] Error left_alone() const {
     return {ErrorCode::kAborted, "Drain " + id_ + " continues; `gpumigrate drains " + id_ +
-                                     " --watch` shows it, `gpumigrate drains " + id_ +
+                                     " --watch` shows its progress, `gpumigrate drains " + id_ +
                                      " --cancel` cancels it"};
   }
 

@@ -40,7 +40,7 @@ std::string obstacles_text(const std::vector<Job>& jobs, bool each, const Layout
   std::string out;
   for (const Job& job : jobs) {
     if (job.obstacles.empty()) continue;
-    if (!each) return shortened("-v shows the reason of each GPU", layout.width) + "\n";
+    if (!each) return shortened("-v shows the reason for each GPU", layout.width) + "\n";
     for (const std::string& obstacle : job.obstacles) {
       std::string indent = "  ";
       for (const std::string& part : wrapped(printable(job.name + ": " + obstacle),

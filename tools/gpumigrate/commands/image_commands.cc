@@ -188,7 +188,7 @@ int protect(Context& context, const ImageOptions& options) {
   if (options.keep != 0) body["keep"] = options.keep;
   auto wait = Wait::begin(context,
                           {"the coordinator to protect job " + options.job,
-                           "`gpumigrate describe " + options.job + "` shows whether it has"},
+                           "`gpumigrate describe " + options.job + "` shows whether the job is protected"},
                           options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   // A dry run comes first, so that the user sees its note on the pause before the protection begins.
@@ -212,7 +212,7 @@ int protect(Context& context, const ImageOptions& options) {
 int unprotect(Context& context, const ImageOptions& options) {
   auto wait = Wait::begin(context,
                           {"the coordinator to end the protection of job " + options.job,
-                           "`gpumigrate describe " + options.job + "` shows whether it has"},
+                           "`gpumigrate describe " + options.job + "` shows whether the job is protected"},
                           options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   auto answer = context.coordinator.post(job_path(options.job) + "/unprotect", Json::object(), 1);
@@ -222,7 +222,7 @@ int unprotect(Context& context, const ImageOptions& options) {
     context.print(*answer);
   else
     context.out << "job " << printable(record::from_answer<api::Unprotected>(*answer).job)
-                << " is unprotected; its images stay\n"
+                << " is no longer protected; its images are kept\n"
                 << std::flush;
   return kDone;
 }
@@ -272,9 +272,10 @@ int restore(Context& context, const char* verb, const ImageOptions& options) {
 }
 
 int remove_image(Context& context, const ImageOptions& options) {
-  auto wait = Wait::begin(
-      context, {"image " + options.remove + " to be removed", "`gpumigrate images` shows whether it was"},
-      options.timeout, WaitKind::kAnswer);
+  auto wait = Wait::begin(context,
+                          {"image " + options.remove + " to be removed",
+                           "`gpumigrate images` shows whether the image was removed"},
+                          options.timeout, WaitKind::kAnswer);
   if (!wait) return report(context, wait.error());
   auto image = find_image(context.coordinator, options.remove);
   if (!image) return report_wait(context, **wait, image.error());
@@ -306,14 +307,15 @@ void add_protection(CommandTree& tree, const Shared& o) {
       .required();
   on.add_option("--to", o->to,
                 "Place for the images: a folder that several nodes share (it contains a '/'), or a node "
-                "(the job's own node)")
+                "(default: the job's own node)")
       .called("NODE-OR-FOLDER");
   on.add_option("--keep", o->keep, "Number of images to keep (2)").in_range(1, 1000);
   on.add_flag("--force", o->force, "Allow an interval below 5 minutes for a transparent job");
-  on.add_flag("--dry-run", o->dry_run, "Show the cost; change nothing");
+  on.add_flag("--dry-run", o->dry_run, "Show what the protection would cost; change nothing");
   add_wait_limit(on, o->timeout, "the protection may still begin");
-  Command off = tree.add(app, "unprotect", "Stop taking images of a job at an interval; its images stay",
-                         [o](Context& c) { return unprotect(c, *o); });
+  Command off =
+      tree.add(app, "unprotect", "Stop taking images of a job at an interval; existing images are kept",
+               [o](Context& c) { return unprotect(c, *o); });
   off.add_option("job", o->job, "Name or id of the job").required();
   add_wait_limit(off, o->timeout, "the protection may still end");
 }
@@ -374,8 +376,9 @@ void add_rest(CommandTree& tree, const Shared& o) {
   back.add_flag("--force", o->force,
                 "Confirm that an instance on an unreachable node has ended permanently; if the instance "
                 "appears again, it is stopped");
-  back.add_flag("--accept-loss", o->accept_loss,
-                "Restore even if the job runs, or has continued since the image: that work is lost");
+  back.add_flag(
+      "--accept-loss", o->accept_loss,
+      "Restore even if the job runs, or has run since the image was taken: the work since then is lost");
   back.add_flag("--dry-run", o->dry_run, "Show how much work would be lost; change nothing");
   back.add_flag("--detach", o->detach, "Do not wait for the end");
   back.add_example("gpumigrate restore train --to node-b", "Continue a job from its newest image on node-b");

@@ -204,7 +204,7 @@ Result<int> attend(Context& context, const std::string& id) {
     // The output cannot be read, but the job's exit code still counts.
     context.note(followed.error().message());
   }
-  Wait wait(context, end_of(id, "it keeps running"));
+  Wait wait(context, end_of(id, "the job keeps running"));
   CKPT_TRY(job, EndFollower(context, id, wait).follow(true));
   return job_exit_code(context, job);
 }
@@ -471,7 +471,7 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
     if (!time) return report(context, time.error());
     body["grace_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*time).count();
   }
-  auto wait = Wait::begin(context, end_of(name, "it is still being stopped"), timeout);
+  auto wait = Wait::begin(context, end_of(name, "the job is still being stopped"), timeout);
   if (!wait) return report(context, wait.error());
   auto job = context.coordinator.post(job_path(name) + "/stop", body, 1);
   if (!job) return report(context, job.error());
@@ -489,7 +489,7 @@ int stop_job(Context& context, const std::string& name, const std::string& grace
 }
 
 int wait_for_job(Context& context, const std::string& name, const std::string& timeout) {
-  auto wait = Wait::begin(context, end_of(name, "it keeps running"), timeout);
+  auto wait = Wait::begin(context, end_of(name, "the job keeps running"), timeout);
   if (!wait) return report(context, wait.error());
   auto job = EndFollower(context, name, **wait).follow(false);
   if (!job) {

@@ -30,15 +30,14 @@ void add_run(CommandTree& tree) {
   run.add_option("--nodes", o->nodes,
                  "Spread the ranks of --ranks evenly over these nodes, like node-a,node-b")
       .called("NODES");
-  run.add_option(
-         "--communicators", o->communicators,
-         "When moving ranks create communicators: overlap (while they compute, the default) or in-pause")
+  run.add_option("--communicators", o->communicators,
+                 "When the ranks of a move create communicators: overlap (while the ranks compute, the "
+                 "default) or in-pause")
       .called("WHEN")
       .one_of({"overlap", "in-pause"});
-  run.add_option(
-         "--connections", o->connections,
-         "TCP connections to other programs at a move to another node: refuse (the move is refused, the "
-         "default) or reset (they end at the switch)")
+  run.add_option("--connections", o->connections,
+                 "Treatment of TCP connections to other programs: refuse a move to another node (refuse, the "
+                 "default) or reset them at the switch (reset)")
       .called("WHAT")
       .one_of({"refuse", "reset"});
   run.add_option("--gpu-memory", o->gpu_memory,
@@ -69,7 +68,8 @@ void add_run(CommandTree& tree) {
                "Free memory: jobs of lower priority are moved live, or else parked until memory is free");
   run.add_flag("--detach", o->detach, "Do not follow the job's output");
   Option dry = run.add_flag("--dry-run", o->dry_run, "Show where the job would start and why; start nothing");
-  run.add_flag("-v,--verbose", o->each, "Show the reasons of each GPU in a dry run").needs(dry);
+  run.add_flag("-v,--verbose", o->each, "In a dry run, show for each GPU why it can or cannot hold the job")
+      .needs(dry);
   run.add_option("--timeout", o->timeout,
                  "Wait at most this long for the start (exit code 124); the job may still start")
       .called("TIME");
@@ -145,7 +145,7 @@ void add_job_commands(CommandTree& tree) {
   stop.add_option("--grace", o->grace, "Time between SIGTERM and SIGKILL (10s)").called("TIME");
   stop.add_option("--timeout", o->timeout, "Wait at most this long for the end; the job is still stopped")
       .called("TIME");
-  tree.add(tree.app(), "rm", "Remove ended jobs and their output; their images stay",
+  tree.add(tree.app(), "rm", "Remove ended jobs and their output; their images are kept",
            [o](Context& c) { return remove_jobs(c, o->names); })
       .add_option("job", o->names,
                   "Names or ids of ended jobs; a name that several jobs have means the newest one")

@@ -30,24 +30,25 @@ void add_migrate(CommandTree& tree) {
   migrate.add_flag("--stop-copy", o->stop_copy, "Stop the job, copy it and continue").excludes(live);
   migrate
       .add_option("--max-downtime", o->max_downtime,
-                  "Limit of the pause. If you set it, a move with a longer forecast is refused "
-                  "(the default of 200ms refuses no move)")
+                  "Limit of the pause. If you set it, a move with a longer expected pause is refused (the "
+                  "default limit, 200ms, refuses no move)")
       .called("TIME");
   migrate
       .add_option("--if-not-converged", o->if_not_converged,
-                  "Action if the forecast stays over the limit: switch or abort (abort with --max-downtime)")
+                  "Action if the expected pause stays over the limit: switch or abort (default: abort if "
+                  "--max-downtime is set, else switch)")
       .called("WHAT")
       .one_of({"switch", "abort"});
   migrate
       .add_option("--communicators", o->communicators,
-                  "When ranks create communicators: overlap (while they compute) or in-pause (while all are "
-                  "held) (the job's own setting)")
+                  "When ranks create communicators: overlap (while the ranks compute) or in-pause (while all "
+                  "ranks are held) (default: the job's own setting)")
       .called("WHEN")
       .one_of({"overlap", "in-pause"});
   migrate
       .add_option("--connections", o->connections,
-                  "TCP connections to other programs: refuse (the move is refused) or reset (they end at the "
-                  "switch) (the job's own setting)")
+                  "Treatment of TCP connections to other programs: refuse the move (refuse) or reset them at "
+                  "the switch (reset) (default: the job's own setting)")
       .called("WHAT")
       .one_of({"refuse", "reset"});
   migrate.add_option("--bandwidth", o->bandwidth, "Limit of the transfer rate, like 10GiB/s").called("RATE");
@@ -81,9 +82,11 @@ void add_migrate(CommandTree& tree) {
   migrate.add_option("--reason", o->reason, "The reason, for the records");
   Option dry =
       migrate.add_flag("--dry-run", o->dry_run, "Show where the job would move and why; change nothing");
-  migrate.add_flag("-v,--verbose", o->each, "Show the reasons of each GPU in a dry run").needs(dry);
+  migrate
+      .add_flag("-v,--verbose", o->each, "In a dry run, show for each GPU why it can or cannot hold the job")
+      .needs(dry);
   migrate.add_flag("--detach", o->detach,
-                   "Do not wait for the end. Ctrl-C during the wait aborts the migration");
+                   "Do not wait until the migration ends. Ctrl-C during the wait aborts the migration");
   migrate.add_example("gpumigrate migrate train --to node-b", "Move a job while it runs");
   migrate.add_example("gpumigrate migrate train --dry-run",
                       "See where a job would move, and the expected pause");

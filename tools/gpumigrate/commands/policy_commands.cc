@@ -48,7 +48,7 @@ struct PolicyOptions {
 void add_policy_commands(CommandTree& tree) {
   const auto options = std::make_shared<PolicyOptions>();
   tree.begin_family("Health");
-  tree.add(tree.app(), "health", "Show faults of GPUs, and the moves that followed", show_health);
+  tree.add(tree.app(), "health", "Show faults of GPUs, and the moves that they caused", show_health);
   Command policy = policy_parent(tree);
   policy.require_subcommand();
   Command pause = tree.add(policy, "pause", "Record faults of a node's GPUs, but do not act on them",
@@ -59,7 +59,7 @@ void add_policy_commands(CommandTree& tree) {
                            });
   pause.add_option("node", options->node, "Name of the node").required();
   pause.add_option("--reason", options->reason, "The reason, for the records");
-  tree.add(policy, "resume", "Act on faults that the node reports from now on",
+  tree.add(policy, "resume", "Act again on faults that the node reports from now on",
            [options](Context& c) {
              return change_policy(c, "resume", {{"node", options->node}});
            })

@@ -132,12 +132,11 @@ int rebalance(Context& context, const RebalanceOptions& options) {
     print_rebalance<api::Rebalance>(context, *run);
     return kDone;
   }
-  auto wait =
-      Wait::begin(context,
-                  {"the end of the rebalance",
-                   "it continues; `gpumigrate migrations` shows its moves, `gpumigrate rebalance --stop` "
-                   "stops it after the open ones"},
-                  options.timeout, WaitKind::kFollow);
+  auto wait = Wait::begin(context,
+                          {"the end of the rebalance",
+                           "the rebalance continues; `gpumigrate migrations` shows its moves, `gpumigrate "
+                           "rebalance --stop` stops it after the open ones"},
+                          options.timeout, WaitKind::kFollow);
   if (!wait) return report(context, wait.error());
   auto plan = context.coordinator.post(
       "/v1/rebalance", {{"apply", options.apply}, {"parallel", options.parallel}}, options.apply ? 2 : 1);

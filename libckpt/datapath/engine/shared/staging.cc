@@ -34,8 +34,8 @@ Result<std::vector<StagingSlot>> StagingPool::acquire(std::size_t slots) {
   const std::lock_guard lock(mutex_);
   if (free_.size() < slots)
     return Error(ErrorCode::kOutOfMemory,
-                 "The mover has too little free staging memory: a migration needs " + std::to_string(slots) +
-                     " slots, and " + std::to_string(free_.size()) +
+                 "The mover has too little free staging memory: the migration needs " +
+                     std::to_string(slots) + " slots, and " + std::to_string(free_.size()) +
                      " are free. Wait until another migration on this GPU has ended");
   std::vector<StagingSlot> lent;
   lent.reserve(slots);

@@ -172,7 +172,7 @@ Result<void> ReceiveLane::handle(std::span<const std::byte> bytes, std::span<con
   if (!staged_by_source(payload).empty() && header.type != LaneMessage::kChunks &&
       header.type != LaneMessage::kCalibrate)
     return Error(ErrorCode::kProtocol,
-                 "The source's mover sent a message in its staging memory that contains no chunks");
+                 "The source's mover sent, in its staging memory, a message that contains no chunks");
   switch (header.type) {
     case LaneMessage::kChunks:
       return handle_chunks(header, bytes, payload);

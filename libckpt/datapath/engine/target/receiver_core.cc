@@ -347,7 +347,7 @@ Result<void> ReceiverCore::check_root(const track::Fingerprint& root) {
   CKPT_TRY(own, table_->root());
   if (own != root)
     return Error(ErrorCode::kCorrupt,
-                 "The target's memory differs from the source's: the roots over all chunks differ");
+                 "The target's memory differs from the source's memory: the roots over all chunks differ");
   report_.root = own;
   return ok();
 }

@@ -37,8 +37,8 @@ Result<void> RankSession::release(std::uint64_t request, const local::Release& h
     return refuse(
         request, MessageType::kRelease,
         Error(ErrorCode::kRefused, "The keeper holds " + std::to_string(held.regions) +
-                                       " regions, the program has " + std::to_string(regions.size()) +
-                                       ": they must be the same before memory is released; export them"));
+                                       " regions, but the program has " + std::to_string(regions.size()) +
+                                       ": export the program's regions before its memory is released"));
   }
   if (Result<void> done = shim_memory().release_all(); !done.has_value()) {
     return refuse(request, MessageType::kRelease, done.error());

@@ -106,7 +106,7 @@ TEST_F(DeniedCertificatesTest, DamagedFileIsAnErrorThatNamesTheRemedy) {
   const auto read = DeniedCertificates::load(file_, loaded);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code(), ErrorCode::kCorrupt);
-  EXPECT_THAT(read.error().to_string(), testing::HasSubstr("remove it"));
+  EXPECT_THAT(read.error().to_string(), testing::HasSubstr("remove this file"));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST_F(JobOrdersTest, OrderWithoutExactlyOneRankIsRefused) {
   EXPECT_EQ(start(spec).error().code(), ErrorCode::kNotSupported);
 }
 
-TEST_F(JobOrdersTest, OrderForAGpuThatIsNotHereIsRefused) {
+TEST_F(JobOrdersTest, OrderForAGpuThatTheNodeLacksIsRefused) {
   wire::JobSpec spec = order();
   spec.ranks.front().gpu_index = 1;
   EXPECT_EQ(start(spec).error().code(), ErrorCode::kNotFound);

@@ -72,7 +72,7 @@ JobOperation move_within(Nanos limit) {
   return JobOperation::migration({1, 3, 5, {}, wire::encode(plan_within(limit))});
 }
 
-TEST(Connections, MoveHasItsOwnSettingAndImagesHaveTheJobs) {
+TEST(Connections, MoveUsesItsOwnConnectionsSettingAndImagesUseTheSettingOfTheJob) {
   wire::MigrationPlan plan = plan_within(0);
   plan.options.connections = wire::Connections::kReset;
   EXPECT_TRUE(JobOperation::migration({1, 3, 5, {}, wire::encode(plan)}).resets_connections());

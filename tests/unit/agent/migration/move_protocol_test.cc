@@ -48,7 +48,7 @@ TEST_F(MoveProtocolsTest, ErrorOtherThanNotFoundOfTheFirstProtocolIsReturned) {
   EXPECT_EQ(gangs_.limits_set, 0);
 }
 
-TEST_F(MoveProtocolsTest, DescriptionComesFromTheNamedProtocolAlone) {
+TEST_F(MoveProtocolsTest, DescriptionComesOnlyFromTheNamedProtocol) {
   switches_.facts.emplace().job = 1;
   wire::DescribeHandover request;
   EXPECT_EQ(protocols_.describe(request)->job, 1U);

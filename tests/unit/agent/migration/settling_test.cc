@@ -116,7 +116,7 @@ TEST_F(SettlingTest, StandbyThatMayBeTheOnlyInstanceStays) {
   }
 }
 
-TEST_F(SettlingTest, EndOfAPromisedStandbyIsReportedToItsProtocolAlone) {
+TEST_F(SettlingTest, EndOfAPromisedStandbyIsReportedOnlyToItsProtocol) {
   JobRecord record = standby();
   record.ended = true;
   leave_instance(record);

@@ -152,7 +152,7 @@ TEST_F(LooksTest, EveryDryRunOfAMoveQueriesItsTarget) {
             (json{{"possible", false}, {"reason", kMissing}, {"targets", json::array({target})}}));
 }
 
-TEST_F(LooksTest, OlderTargetTakesNoProgramWhoseConnectionsEnd) {
+TEST_F(LooksTest, OlderTargetRefusesAMoveThatResetsConnections) {
   two_nodes();
   start_with_program();
   const json plan =
@@ -165,7 +165,7 @@ TEST_F(LooksTest, OlderTargetTakesNoProgramWhoseConnectionsEnd) {
   EXPECT_TRUE(dry_run()["possible"].get<bool>());
 }
 
-TEST_F(LooksTest, ConnectionsAreThoseOfTheMoveAndOtherwiseThoseOfTheJob) {
+TEST_F(LooksTest, ConnectionsSettingOfTheMoveOverridesTheSettingOfTheJob) {
   two_nodes();
   a_->open_connections = 3;
   b_->inventory.resets_connections = true;

@@ -227,7 +227,7 @@ TEST_F(GangMoveOutcomesTest, ACommittedMoveShowsTheRanksAtTheirTargets) {
 }
 
 // One source has freed its memory, and then the target of the other rank gives up. Neither side can continue.
-TEST_F(GangMoveOutcomesTest, AMoveThatNeitherSideCanContinueIsLost) {
+TEST_F(GangMoveOutcomesTest, MoveIsLostIfNeitherSideCanContinue) {
   ASSERT_NO_FATAL_FAILURE(begin_move());
   commit();
   state("node-a", wire::Role::kSource, 0, wire::Released());

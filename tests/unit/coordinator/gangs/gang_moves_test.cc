@@ -64,7 +64,7 @@ TEST_F(GangMovesTest, ADryRunOfADrainReportsThePlacesAndThePausesOfRanks) {
   EXPECT_NE(plan["jobs"][1]["to"], rank["to"]) << plan;
 }
 
-TEST_F(GangMovesTest, ADryRunOfADrainGivesRanksOtherGpusThanTheJobsThatGoFirst) {
+TEST_F(GangMovesTest, DryRunOfADrainPlansDifferentGpusForRanksAndForEarlierJobs) {
   start_ranks();
   const auto solo =
       cluster_.post("/v1/jobs", R"({"argv":["x"],"cwd":"/tmp","node":"node-a","name":"solo","priority":1})");
@@ -77,7 +77,7 @@ TEST_F(GangMovesTest, ADryRunOfADrainGivesRanksOtherGpusThanTheJobsThatGoFirst) 
 }
 
 // While the move of a rank is being prepared, it has no migration. Its place counts for other jobs as well.
-TEST_F(GangMovesTest, ADrainGivesJobsOtherGpusThanRanksInPreparation) {
+TEST_F(GangMovesTest, DrainPlansNoJobOnAGpuThatARankInPreparationWillUse) {
   waits_for_ = 3;  // more than there are ranks: the preparation lasts until answer_now()
   start_ranks();
   const auto solo =
@@ -161,7 +161,7 @@ TEST_F(GangMovesTest, MessagesOfAnotherGangOrIncarnationAreDropped) {
 
 // A source sends a message of the other commit protocol about the migration of its own rank. The target would
 // give up a rank that it prepares by a commit that it does not know.
-TEST_F(GangMovesTest, MessagesOfTheOtherCommitAreNotRelayed) {
+TEST_F(GangMovesTest, MessagesOfTheOtherCommitProtocolAreNotRelayed) {
   const auto passed_on = std::make_shared<FirstText>();
   const auto relayed = std::make_shared<std::atomic<int>>(0);
   FakeAgent& source = node("node-a");

@@ -84,7 +84,7 @@ class World {
   std::size_t orders_ = 0;
 };
 
-TEST(Gather, RanksWithEqualCountsNeedTwoRounds) {
+TEST(Gather, RanksWithEqualBarrierCountsAgreeAfterTwoRounds) {
   Gather gather(2);
   EXPECT_EQ(gather.barrier(), 1u);
   gather.counted(0, 1, 40);

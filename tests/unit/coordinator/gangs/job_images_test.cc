@@ -51,7 +51,7 @@ TEST(JobRestorePlan, RanksHaveTheImagesOfTheirSetAndTheirPlaces) {
   EXPECT_EQ(shown.obstacle, "");
 }
 
-TEST(ImageFinder, ImageOfASetIsNotUsedAlone) {
+TEST(ImageFinder, ImageOfASetIsNotUsedWithoutTheOtherImages) {
   Image image = image_of(4, 700);
   EXPECT_TRUE(ImageFinder::check_is_alone(image));
   image.set = 9;

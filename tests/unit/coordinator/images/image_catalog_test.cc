@@ -257,7 +257,7 @@ TEST(ImageCursorTest, InvalidCursorTextIsRefused) {
   EXPECT_TRUE(parse_image_cursor("j3.1.1.-5.1@/vault/a@b.c"));
 }
 
-TEST(ContentsPartsTest, ListInPartsIsCompleteWithItsLastPart) {
+TEST(ContentsPartsTest, ListIsCompleteOnceItsLastPartHasArrived) {
   ContentsParts lists;
   wire::CheckpointStoreContents part;
   part.images.resize(2);

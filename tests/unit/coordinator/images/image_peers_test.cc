@@ -120,7 +120,7 @@ TEST_F(ImagePeers, ProtectionUsesItsCheckpointStoreAndSnapshotsDefaultToThatChec
   EXPECT_EQ(order("snapshot")["image"].get<std::string>().substr(5), "@node-b");
   // If the images are on the job's own node, the note warns that they are lost with that node.
   const json own = cluster_.post("/v1/jobs/train/protect", R"({"every_ms":1000,"to":"node-a"})").json();
-  EXPECT_NE(own["note"].get<std::string>().find("are lost with that node"), std::string::npos) << own;
+  EXPECT_NE(own["note"].get<std::string>().find("would be lost with that node"), std::string::npos) << own;
 }
 
 TEST_F(ImagePeers, JobRestoresOnTheNodeThatStoresItsImage) {

@@ -135,7 +135,7 @@ TEST_F(ImagesOfRanks, FailureOfOneRankIsAFailureOfTheProtection) {
 TEST_F(ImagesOfRanks, ProtectionThatOneRankCannotWriteIsRefused) {
   c_.checkpoint_store->refuse_checks = true;
   expect_refused(cluster_.post("/v1/jobs/ranks/protect", R"({"every_ms":60000,"to":"/x"})"), 409,
-                 "Job ranks is not protected at /x: its images cannot be written there");
+                 "Job ranks is not protected at /x, because its images cannot be written");
   EXPECT_TRUE(ranks()["protection"].is_null());
 }
 
@@ -145,11 +145,12 @@ TEST_F(ImagesOfRanks, NoteListsTheNodesWhoseLossDestroysImages) {
                                       R"({"every_ms":60000,"dry_run":true,"to":")" + to + R"("})");
     return answer.json()["note"];
   };
-  EXPECT_NE(note("ranks", "").get<std::string>().find("checkpoint stores of node-b, node-c, where it runs"),
+  EXPECT_NE(
+      note("ranks", "").get<std::string>().find("checkpoint stores of node-b, node-c, where the job runs"),
+      std::string::npos);
+  EXPECT_NE(note("ranks", "node-c").get<std::string>().find("checkpoint store of node-c, where the job runs"),
             std::string::npos);
-  EXPECT_NE(note("ranks", "node-c").get<std::string>().find("checkpoint store of node-c, where it runs"),
-            std::string::npos);
-  EXPECT_NE(note("train", "").get<std::string>().find("checkpoint store of node-a, where it runs"),
+  EXPECT_NE(note("train", "").get<std::string>().find("checkpoint store of node-a, where the job runs"),
             std::string::npos);
   EXPECT_TRUE(note("ranks", "node-a").is_null());
   EXPECT_TRUE(note("ranks", "/vault").is_null());
@@ -172,7 +173,7 @@ TEST_F(ImagesOfRanks, ForcedRestoreOfAJobOfSeveralRanksIsRefused) {
                  "--force is not supported for a job of several ranks");
 }
 
-TEST_F(ImagesOfRanks, RankIsNeitherParkedNorRestoredAlone) {
+TEST_F(ImagesOfRanks, RankIsNeitherParkedNorRestoredWithoutTheOtherRanks) {
   const JobId rank = id_of_rank("ranks.1");
   const auto parked = ask_images<void>([rank](Images& images) { return images.park(rank, true, "x"); });
   ASSERT_FALSE(parked.has_value());

@@ -228,7 +228,7 @@ TEST_F(JobMachineTest, StopEndsALostJobThatIsBeingParked) {
 
 // ---- proofs ----
 
-TEST_F(JobMachineTest, InventoryWithoutAStartingInstanceDoesNotProveItsEnd) {
+TEST_F(JobMachineTest, InventoryWithoutAStartingInstanceDoesNotProveThatTheInstanceEnded) {
   only() = job_in(JobState::kStarting);
   only().stop_requested = true;
   ASSERT_TRUE(make(0, Missing()));
@@ -239,7 +239,7 @@ TEST_F(JobMachineTest, InventoryWithoutAStartingInstanceDoesNotProveItsEnd) {
   EXPECT_TRUE(check_removable(only(), view_));
 }
 
-TEST_F(JobMachineTest, AnswerOfANodeWithALiveInstanceIsNoProofOfTheEnd) {
+TEST_F(JobMachineTest, AnswerOfANodeWithALiveInstanceDoesNotProveThatTheJobEnded) {
   only().state = JobState::kExited;
   only().unfenced_nodes = {"a"};
   view_.instances["a"] = {instance_of(only(), wire::JobPhase::kRunning)};
@@ -260,7 +260,7 @@ TEST_F(JobMachineTest, JobThatMayRunOnARemovedNodeIsKept) {
   EXPECT_TRUE(check_removable(only(), view_));
 }
 
-TEST_F(JobMachineTest, ReturningNodeWithoutTheLostInstanceProvesItsEnd) {
+TEST_F(JobMachineTest, ReturningNodeWithoutTheLostInstanceProvesThatTheInstanceEnded) {
   only().state = JobState::kLost;
   only().unfenced = true;
   view_.away = {"a"};
@@ -402,7 +402,7 @@ TEST_F(JobMachineTest, StopOfAllRanksIsNotReportedAsAFailureOfARank) {
   for (const auto& [id, action] : made->actions) EXPECT_NE(std::get<LogEntry>(action).kind, "gang-ends");
 }
 
-TEST_F(JobMachineTest, MovingRankIsParkedAfterItsMove) {
+TEST_F(JobMachineTest, RankIsParkedWithTheOtherRanksOnlyAfterItsOpenMove) {
   view_.images["j1.v1@b"] = Image();
   view_.open.emplace();
   jobs_ = {job_in(JobState::kParked, 0), job_in(JobState::kRunning, 1)};

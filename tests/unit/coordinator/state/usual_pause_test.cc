@@ -42,7 +42,7 @@ TEST(UsualPause, LongerPausesArePredictedAfterTwoOfThreeAreLonger) {
             50);
 }
 
-TEST(UsualPause, OnlyPausesOfTheLastKindAreUsed) {
+TEST(UsualPause, OnlyPausesOfTheMostRecentKindAreUsed) {
   const auto usual =
       usual_pause(after({pause_of(10, 1), pause_of(11, 1), pause_of(70, 1, PauseKind::kSwap)}));
   EXPECT_EQ(usual->kind, PauseKind::kSwap);

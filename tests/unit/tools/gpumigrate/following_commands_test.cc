@@ -88,7 +88,7 @@ TEST(DrainCommands, ControlCLeavesTheDrainRunning) {
   });
   const Ended ended = run(coordinator.home(), {"drain", "node-a"});
   EXPECT_EQ(ended.code, 6);
-  EXPECT_TRUE(has(ended.err, "`gpumigrate drains d3 --watch` shows it")) << ended.err;
+  EXPECT_TRUE(has(ended.err, "`gpumigrate drains d3 --watch` shows its progress")) << ended.err;
   EXPECT_FALSE(asked(coordinator, "/v1/drains/d3/cancel"));
 }
 
@@ -372,7 +372,8 @@ TEST(ImageCommands, CostOfProtectionIsPrintedBeforeTheStart) {
 
 TEST(ImageCommands, EndOfAProtectionIsConfirmedOnOneLine) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(R"({"job":"j3"})"); });
-  EXPECT_EQ(run(coordinator.home(), {"unprotect", "train"}).out, "job j3 is unprotected; its images stay\n");
+  EXPECT_EQ(run(coordinator.home(), {"unprotect", "train"}).out,
+            "job j3 is no longer protected; its images are kept\n");
   EXPECT_EQ(Json::parse(run(coordinator.home(), {"unprotect", "train", "-o", "json"}).out)["job"], "j3");
 }
 

@@ -292,7 +292,7 @@ TEST(Listing, DrainReasonsAreSummarizedOrListedOnRequest) {
   FakeCoordinator coordinator([](const FakeRequest&) { return json(sample_drain().dump()); });
   const Ended sum = run(coordinator.home(), {"drains", "d5"});
   EXPECT_TRUE(has(sum.out, "no GPU: 2 cordoned, 2 full, 2 being drained")) << sum.out;
-  EXPECT_TRUE(has(sum.out, "-v shows the reason of each GPU\n")) << sum.out;
+  EXPECT_TRUE(has(sum.out, "-v shows the reason for each GPU\n")) << sum.out;
   EXPECT_FALSE(has(sum.out, "node-b:1: 0 B free")) << sum.out;
   EXPECT_TRUE(has(run(coordinator.home(), {"drains", "d5", "-v"}).out, "  plain: node-b:1: 0 B free"))
       << sum.out;

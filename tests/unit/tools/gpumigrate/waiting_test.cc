@@ -82,8 +82,12 @@ INSTANTIATE_TEST_SUITE_P(
              "the end of job train",
              "",
              2,
-             "it keeps running; `gpumigrate wait train` waits again"},
-        Case{{"stop", "train"}, "the end of job train (stopping)", kRunning, 2, "it is still being stopped"},
+             "the job keeps running; `gpumigrate wait train` waits again"},
+        Case{{"stop", "train"},
+             "the end of job train (stopping)",
+             kRunning,
+             2,
+             "the job is still being stopped"},
         Case{{"stop", "train"}, "the end of job train", "", 6, "before the coordinator answered"},
         Case{{"run", "--detach", "--", "x"}, "a node to start the job", "", 6, "Interrupted before"},
         Case{{"snapshot", "train"},
@@ -145,7 +149,7 @@ TEST(WaitingWithALimit, WaitEndsAtTheLimitAndReportsTheContinuingWork) {
   FakeCoordinator running([](const FakeRequest&) { return json(kRunning); });
   const Ended wait = run(running.home(), {"wait", "train", "--timeout", "1ms"});
   EXPECT_EQ(wait.code, 124);
-  EXPECT_TRUE(has(wait.err, "Timed out waiting for the end of job train (running); it keeps running"))
+  EXPECT_TRUE(has(wait.err, "Timed out waiting for the end of job train (running); the job keeps running"))
       << wait.err;
   EXPECT_EQ(run(running.home(), {"stop", "train", "--timeout", "0"}).code, 2);
 }

@@ -55,7 +55,7 @@ const std::string kList = kHeader + kShm + kProc + kPts + kRoot;
 const NodeMount kNodesRoot = {"/", MS_RELATIME, 1};
 const NodeMount kNodesPts = {"/dev/pts", MS_RELATIME, 20};
 
-TEST(MountList, SameNodeChangesNothing) {
+TEST(MountList, MountListIsUnchangedOnTheSameNode) {
   EXPECT_EQ(changed(kList, {kNodesRoot, {"/proc"}, kNodesPts, {"/dev/shm"}}), from_hex(kList));
 }
 
@@ -112,7 +112,7 @@ TEST(MountList, MountThatOnlyTheTargetHasIsAdded) {
   EXPECT_EQ(count_of(list, from_hex("0800105718002056")), 1U);
 }
 
-TEST(MountList, MountOfAnotherPathIsTakenFromItsOwnPath) {
+TEST(MountList, MountWithAWrongPathIsReplacedByTheMountOfTheNode) {
   std::string list = from_hex(kHeader + kPts + kRoot);
   list.replace(list.rfind("/dev/pts"), 8, "/dev/abc");
   const auto exists = [](const std::string&) { return true; };
@@ -133,7 +133,7 @@ TEST(MountList, MalformedListIsRefused) {
   EXPECT_FALSE(with_mounts(from_hex(kHeader + kShm), {{"/data"}}, kOwn, exists)) << "no root";
 }
 
-TEST(MountList, NodesMountsBeginWithItsRoot) {
+TEST(MountList, MountListOfTheNodeBeginsWithTheRootFolder) {
   const std::vector<NodeMount> mounts = mounts_of_node();
   ASSERT_FALSE(mounts.empty());
   EXPECT_EQ(mounts.front().path, "/");

@@ -31,7 +31,7 @@ TEST(ProcessorMaps, MissingProcessorsGetUnusedOnes) {
   EXPECT_EQ(translated("0,6-7", "0-2", "0,7"), "0,2");
 }
 
-TEST(ProcessorMaps, ThreadsHaveAsManyProcessorsAsTheTargetCanGive) {
+TEST(ProcessorMaps, MissingProcessorsAreReplacedByAsManyAsTheTargetHas) {
   EXPECT_EQ(translated("0-1,6-7", "0-1", "0,6"), "0-1") << "0 stands in for 6, so another one is added";
   EXPECT_EQ(translated("0-63", "0-3", "0-63"), "0-3");
   EXPECT_EQ(translated("4-7", "0-1", "6"), "0") << "stand-ins are used in turn";

@@ -69,7 +69,7 @@ TEST(OwnNamespaces, MountsOfTheProgramAreStrange) {
 
 TEST(OwnNamespaces, NodesNamespacesAreNotTheJobs) {
   EXPECT_THAT(why_not_own(::getpid(), OwnNamespaces{true, false}),
-              ElementsAre(HasSubstr("although it was started with --namespaces own")));
+              ElementsAre(HasSubstr("although the job was started with --namespaces own")));
 }
 
 TEST(OwnNamespaces, ThreadSeesTheIpcNamespaceOfAProcess) {

@@ -152,7 +152,7 @@ Occupant movable(JobId id, std::uint32_t on, std::uint64_t bytes) {
   return o;
 }
 
-TEST(Preemption, OccupantHasAPlaceIfAnotherGpuHasTheMemory) {
+TEST(Preemption, OccupantCanMoveIfAnotherGpuHasEnoughMemory) {
   std::vector<Occupant> jobs{movable(1, 0, 40), movable(2, 0, 60), movable(3, 0, 10)};
   jobs[2].obstacle = "it is paused";
   find_places({gpu(0, 90), gpu(1, 50)}, jobs);

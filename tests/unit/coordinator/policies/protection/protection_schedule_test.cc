@@ -204,7 +204,7 @@ TEST_F(ProtectedFor, JobsOfANodeWaitAtMostOnceForEachOther) {
   for (const wire::JobId job : {1, 2, 3, 4}) expect_bounded(job, 3 * kLongest);
 }
 
-TEST_F(ScheduleTest, DroppedJobIsNotDue) {
+TEST_F(ScheduleTest, JobDroppedFromTheScheduleIsNeverDue) {
   schedule_.protect(1, 30'000, 0, 0);
   schedule_.drop(1);
   EXPECT_TRUE(due(1'000'000).empty());

@@ -57,7 +57,7 @@ TEST(ResumeOrder, JobWithARecentFailedAttemptKeepsItsClaim) {
                   // free
 }
 
-TEST(ResumeOrder, MemoryBeyondTheClaimsGoesToTheNextJob) {
+TEST(ResumeOrder, NextJobResumesInMemoryThatNoEarlierJobHasClaimed) {
   const std::vector<ParkedJob> jobs{parked(1, 10, 60, kNotReady), parked(2, 20, 40)};
   const auto next = next_to_resume(jobs, {gpu_with_free(0, 100)});
   ASSERT_TRUE(next);

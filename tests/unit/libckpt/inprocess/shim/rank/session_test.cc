@@ -230,7 +230,8 @@ TEST_F(ShimRankTest, RankReleasesNoMemoryThatTheKeeperLacks) {
   Agent agent(folder);
   wait_until_ready(agent);
   agent.ask<local::Paused>(local::Pause{});
-  EXPECT_NE(refusal_of(agent, local::Release{}).text.view().find("must be the same"), std::string_view::npos);
+  EXPECT_NE(refusal_of(agent, local::Release{}).text.view().find("before its memory is released"),
+            std::string_view::npos);
   agent.ask<local::Running>(local::Resume{2, 0, 0});
   expect_good_end(agent, folder);
 }
