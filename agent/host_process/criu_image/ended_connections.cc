@@ -76,7 +76,7 @@ void end_connection(criu::inet_sk_entry& socket) {
   unbind(socket);
   socket.set_shutdown(kShutdownBoth);
   socket.mutable_opts()->clear_so_filter();  // it may be of hold_packets()
-  if (!socket.opts().has_so_mark()) socket.mutable_opts()->set_so_mark(kEndedMark);
+  socket.mutable_opts()->set_so_mark(kEndedMark);  // CRIU saves 0 for a socket without a mark
 }
 
 Result<std::set<Ends>> established_in(const std::string& files) {

@@ -14,8 +14,8 @@
 
 namespace ckpt::agent::host {
 
-// The value of SO_MARK of such a socket until report_resets() (outer_connections.h). A socket whose program
-// has set a mark keeps its own.
+// The value of SO_MARK of such a socket until report_resets() (outer_connections.h) sets it to 0. It replaces
+// the program's own mark, because the ended socket sends no more packets.
 inline constexpr std::uint32_t kEndedMark = 0x67e0c105;
 
 struct ImageConnections {

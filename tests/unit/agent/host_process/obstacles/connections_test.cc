@@ -55,7 +55,7 @@ std::string socket_record(std::uint32_t inode, unsigned state, const SocketEnd& 
                        number_field(10, 0);
   for (const std::uint32_t word : own.address) socket += number_field(11, word);
   for (const std::uint32_t word : peer.address) socket += number_field(12, word);
-  socket += bytes_field(13, "") + bytes_field(14, number_field(1, 4096));
+  socket += bytes_field(13, "") + bytes_field(14, number_field(1, 4096) + number_field(10, 0));
   if (shutdown != 0) socket += number_field(19, shutdown);
   return number_field(1, 4) + number_field(2, inode) + bytes_field(4, socket);
 }
@@ -97,6 +97,7 @@ TEST(EndedConnections, ConnectionsToOthersEndInTheImage) {
     EXPECT_NE(records[i].find(number_field(6, TCP_CLOSE) + number_field(7, 0) + number_field(8, 0)),
               std::string::npos);
     EXPECT_NE(records[i].find(number_field(19, 3)), std::string::npos) << "shut down";
+    EXPECT_NE(records[i].find(number_field(10, kEndedMark)), std::string::npos);
   }
 }
 
