@@ -392,6 +392,7 @@ wire::NodeInventory Agent::inventory() const {
   out.peer_address = moves_->peers().address();
   out.moves_processes = moves_processes_;
   out.resets_connections = true;
+  out.gives_namespaces = true;
   out.process_reason = process_reason_;
   for (const GpuFacts& gpu : inventory_.last().gpus) out.gpus.push_back(to_wire(gpu, *health_));
   out.driver_version = inventory_.last().driver_version;

@@ -31,6 +31,7 @@ Result<void> Node::update(const wire::NodeInventory& inventory, std::int64_t now
   instances = inventory.jobs;
   moves_processes = inventory.moves_processes;
   resets_connections = inventory.resets_connections;
+  gives_namespaces = inventory.gives_namespaces;
   process_reason = inventory.process_reason;
   driver_version = inventory.driver_version;
   gpu_reason = inventory.gpu_reason.substr(0, kMaxNodeReason);

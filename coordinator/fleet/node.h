@@ -40,6 +40,8 @@ struct Node {
   std::string process_reason = "the node has not reported support for process moves";
   bool resets_connections = false;  // the node restores programs whose connections end in the move, as last
                                     // reported; such a connection reports a reset
+  bool gives_namespaces = false;    // the node starts and restores jobs with their own namespaces, as last
+                                    // reported
   std::string driver_version;
   std::string gpu_reason;  // why the node has no GPUs, or no current facts about them; at most kMaxNodeReason
                            // bytes

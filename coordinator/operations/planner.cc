@@ -67,6 +67,7 @@ std::vector<GpuView> Planner::gpu_views(const PlanHints& hints) const {
       view.jobs = deps_.jobs.live_on(view.place);
       view.node_jobs = deps_.jobs.live_on(name);
       view.moves_processes = node.moves_processes;
+      view.gives_namespaces = node.gives_namespaces;
       view.process_reason = node.process_reason;
       count_migrations(view);
     }
@@ -138,6 +139,7 @@ PlacementRequest Planner::request_for(const SubmitRequest& request) {
   wanted.memory_bytes = request.spec.gpu_memory_bytes;
   wanted.node = request.node;
   wanted.gpu = request.gpu;
+  wanted.own_namespaces = request.spec.has_own_namespaces();
   if (request.gang.nodes.size() == 1) wanted.node = request.gang.nodes.front();
   return wanted;
 }
@@ -184,6 +186,7 @@ PlacementRequest Planner::request_for(const Job& job, const std::vector<GpuView>
   // The driver restores a context only on the same chip. The source's node must also be able to dump
   // processes.
   wanted.same_model = wanted.host_process = job.spec.mode != MigrationMode::kCooperative;
+  wanted.own_namespaces = job.spec.has_own_namespaces();
   return wanted;
 }
 
@@ -229,6 +232,7 @@ PlacementRequest Planner::request_for(const Job& job, const Image& image) const 
   wanted.margin_bytes = static_cast<std::uint64_t>(deps_.config.placement_margin_bytes);
   wanted.preferred_model = image.gpu_model;
   wanted.same_model = wanted.host_process = job.spec.mode != MigrationMode::kCooperative;
+  wanted.own_namespaces = job.spec.has_own_namespaces();
   return wanted;
 }
 

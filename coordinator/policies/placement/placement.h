@@ -44,6 +44,7 @@ struct GpuView {
   unsigned node_migrations = 0;   // open migrations that have the node as a side
   bool moves_processes = false;   // the node can dump and restore host processes
   std::string process_reason;     // why the node cannot dump and restore host processes
+  bool gives_namespaces = false;  // the node starts and restores jobs with their own namespaces
   bool mig = false;
   bool remap_pending = false;
   bool remap_failed = false;
@@ -77,6 +78,7 @@ struct PlacementRequest {
   bool host_process =
       false;  // on another node than the source's, the host process moves too (docs/design.md §3,
               // transparent)
+  bool own_namespaces = false;  // the job has namespaces of its own
 };
 
 struct Candidate {

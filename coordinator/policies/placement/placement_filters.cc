@@ -73,6 +73,11 @@ Objection moves_no_processes(const GpuView& gpu, const PlacementRequest& request
   return "its node cannot accept host processes: " + gpu.process_reason;
 }
 
+Objection gives_no_namespaces(const GpuView& gpu, const PlacementRequest& request) {
+  if (!request.own_namespaces || gpu.gives_namespaces) return std::nullopt;
+  return "its node's older agent gives a job no namespaces of its own: update it";
+}
+
 Objection not_reached(const GpuView& gpu, const PlacementRequest& request) {
   if (!request.not_here || gpu.place.node == request.not_here->node) return std::nullopt;
   const auto network = shared_network(request.networks, gpu.networks, request.network);
@@ -103,7 +108,7 @@ struct NamedFilter {
   const char* cause;
 };
 
-constexpr std::array<NamedFilter, 13> kFilters{{{not_asked_for, "not requested"},
+constexpr std::array<NamedFilter, 14> kFilters{{{not_asked_for, "not requested"},
                                                 {away, "not connected"},
                                                 {there_already, "current"},
                                                 {unhealthy, "unhealthy"},
@@ -115,6 +120,7 @@ constexpr std::array<NamedFilter, 13> kFilters{{{not_asked_for, "not requested"}
                                                 {other_model, "of another model"},
                                                 {other_driver, "of another driver"},
                                                 {moves_no_processes, "without process moves"},
+                                                {gives_no_namespaces, "without namespaces"},
                                                 {not_reached, "on another network"}}};
 
 }  // namespace

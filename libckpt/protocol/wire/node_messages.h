@@ -218,10 +218,13 @@ struct NodeInventory {
   // Whether the node accepts programs whose connections end at the move (--connections reset). An older agent
   // does not.
   bool resets_connections = false;
+  // Whether the node starts and restores jobs with their own namespaces. An older agent would start them
+  // without.
+  bool gives_namespaces = false;
   template <class A>
   decltype(auto) fields(A& a) {
     return a(node, peer_address, gpus, jobs, moves_processes, process_reason, driver_version, rack, labels,
-             networks, certificate_ends_s, gpu_reason, resets_connections);
+             networks, certificate_ends_s, gpu_reason, resets_connections, gives_namespaces);
   }
 };
 

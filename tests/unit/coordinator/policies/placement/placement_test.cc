@@ -184,6 +184,7 @@ TEST(PlacementFilter, EachFilterReportsItsReason) {
   expect_filtered([](View& v, Request&) { v.model = "model-2"; }, "model model-2");
   expect_filtered([](View& v, Request&) { v.driver = "575.57.08"; }, "but the job needs branch 580");
   expect_filtered([](View& v, Request&) { v.moves_processes = false; }, "host processes");
+  expect_filtered([](View&, Request& r) { r.own_namespaces = true; }, "no namespaces of its own");
   expect_filtered([](View&, Request& r) { r.memory_bytes = 9 * kGiB; }, "but the job needs 9.00 GiB");
   expect_filtered(
       [](View& v, Request& r) {
