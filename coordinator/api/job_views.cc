@@ -235,6 +235,8 @@ api::Job job_view(const WholeJob& job, const JobStates& states, const JobMoves& 
   view.size = job.size;
   view.communicators = record::name_of(first.spec.gang.communicators);
   view.connections = record::name_of(first.spec.connections);
+  view.namespaces = record::name_of(first.spec.namespaces);
+  view.private_tmp = first.spec.private_tmp;
   return view;
 }
 

@@ -89,6 +89,8 @@ struct Job {
   std::string communicators;      // when new communicators are made: overlap or in-pause
   std::string connections;        // the default for moves to other nodes of a program with TCP connections to
                                   // other programs: refuse or reset
+  std::string namespaces;         // none, or own if the job has its own mount, IPC and UTS namespaces
+  bool private_tmp = false;       // whether the job also has its own /tmp
 };
 template <std::same_as<Job> T>
 constexpr auto fields_of(record::Of<T>) {
@@ -105,7 +107,8 @@ constexpr auto fields_of(record::Of<T>) {
       record::field("last_downtime_ms", &T::last_downtime_ms), record::field("exit_code", &T::exit_code),
       record::field("protection", &T::protection), record::field("gpus", &T::gpus),
       record::field("size", &T::size), record::field("communicators", &T::communicators),
-      record::field("connections", &T::connections));
+      record::field("connections", &T::connections), record::field("namespaces", &T::namespaces),
+      record::field("private_tmp", &T::private_tmp));
 }
 
 struct ExpectedPauses {

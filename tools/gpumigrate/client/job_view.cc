@@ -190,6 +190,8 @@ std::string view_job(const api::JobDetail& detail, const std::vector<api::Migrat
   if (detail.job.connections == "reset")
     out += field_line("connections", "reset: a move to another node resets the connections to other programs",
                       layout);
+  if (detail.job.namespaces == "own")
+    out += field_line("namespaces", detail.job.private_tmp ? "own, with a private /tmp" : "own", layout);
   out += field_line("memory", memory_of(detail.job, layout, all), layout);
   out += images_of(detail, layout);
   out += field_line("command", command_of(detail), layout);

@@ -194,6 +194,24 @@ TEST_F(LooksTest, ConnectionsSettingOfTheMoveOverridesTheSettingOfTheJob) {
   EXPECT_FALSE(own["possible"].get<bool>()) << own;
 }
 
+TEST_F(ApiTest, JobWithItsOwnNamespacesStartsOnlyOnANodeThatGivesThem) {
+  b_->inventory.gives_namespaces = true;
+  start_with_program();
+  const auto start = [this](const char* node) {
+    return cluster_.post("/v1/jobs",
+                         std::string(R"({"argv":["./x"],"cwd":"/tmp","name":"x","mode":"transparent",)") +
+                             R"("namespaces":"own","private_tmp":true,"node":")" + node + "\"}");
+  };
+  const auto refused = start("node-a");
+  EXPECT_EQ(refused.status, 409U);
+  EXPECT_THAT(refused.body, ::testing::HasSubstr("older agent gives a job no namespaces of its own"));
+  ASSERT_EQ(start("node-b").status, 201U);
+  const json job = cluster_.get("/v1/jobs/x").json();
+  EXPECT_EQ(job["namespaces"], "own");
+  EXPECT_EQ(job["private_tmp"], true);
+  EXPECT_EQ(cluster_.get("/v1/jobs/train").json()["namespaces"], "none");
+}
+
 TEST_F(LooksTest, AMoveAcceptedByItsTargetIsPossible) {
   two_nodes();
   start_with_program();
