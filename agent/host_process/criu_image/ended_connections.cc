@@ -75,7 +75,7 @@ void end_connection(criu::inet_sk_entry& socket) {
   socket.set_dst_port(0);
   unbind(socket);
   socket.set_shutdown(kShutdownBoth);
-  socket.mutable_opts()->clear_so_filter();  // it may be of hold_packets()
+  socket.mutable_opts()->clear_so_filter();        // it may be of hold_packets()
   socket.mutable_opts()->set_so_mark(kEndedMark);  // CRIU saves 0 for a socket without a mark
 }
 

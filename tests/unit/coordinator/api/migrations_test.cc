@@ -194,7 +194,7 @@ TEST_F(LooksTest, ConnectionsSettingOfTheMoveOverridesTheSettingOfTheJob) {
   EXPECT_FALSE(own["possible"].get<bool>()) << own;
 }
 
-TEST_F(ApiTest, JobWithItsOwnNamespacesStartsOnlyOnANodeThatGivesThem) {
+TEST_F(LooksTest, JobWithItsOwnNamespacesStartsOnlyOnANodeThatGivesThem) {
   b_->inventory.gives_namespaces = true;
   start_with_program();
   const auto start = [this](const char* node) {
