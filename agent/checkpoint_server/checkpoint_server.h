@@ -23,7 +23,7 @@ struct CheckpointStoreServerSettings {
   std::string program;  // path of gpumigrate-checkpoint-store
   std::string node;     // name of this node
   std::string log_path;
-  std::string folder;  // folder of the checkpoint store
+  std::string folder;  // folder of the checkpoint store on this node
   std::string memory;  // folder of the store's tier in memory; empty if there is none
   std::uint64_t memory_limit_bytes = 0;
   std::string host;        // host at which other nodes reach this node
@@ -44,7 +44,7 @@ class CheckpointStoreServer : public std::enable_shared_from_this<CheckpointStor
   CheckpointStoreServer(const CheckpointStoreServer&) = delete;
   CheckpointStoreServer& operator=(const CheckpointStoreServer&) = delete;
 
-  // Sends an order. The function sets the order's id.
+  // Sends an order to the program and returns the granted store. The function sets the order's id.
   Task<Result<GrantedCheckpointStore>> grant(checkpoint_store_server::CheckpointStoreOrder order);
   // Revokes a grant. A token without a grant may also be revoked.
   Task<Result<void>> revoke(std::vector<std::byte> token);
@@ -67,9 +67,9 @@ class CheckpointStoreServer : public std::enable_shared_from_this<CheckpointStor
   asio::any_io_executor executor_;
   const CheckpointStoreServerSettings settings_;
   AsyncMutex starting_;
-  std::string address_;  // address of the program after it listens
+  std::string address_;  // address at which the program listens; empty until it listens
   std::shared_ptr<ChildProcess> process_;
-  std::shared_ptr<PacketLink> link_;  // link to the program; null if the program does not run
+  std::shared_ptr<PacketLink> link_;  // link to the program; null if the program is not running
   std::uint64_t run_ = 0;             // number of the program's current run; packets and exits of earlier
                                       // runs are ignored
   std::uint64_t next_ = 1;

@@ -24,7 +24,7 @@ struct CheckpointStoreOrder {
   bool writes = false;
   bool into_memory = false;
   std::uint64_t lasts_ms = 0;
-  std::vector<std::byte> revoke;  // token to revoke; an order with a token grants nothing
+  std::vector<std::byte> revoke;  // token of the grant to revoke; empty if the order requests a grant
   std::uint64_t limit_bytes = 0;  // limit for all bytes that the job has in the store; 0 means no limit
   template <class A>
   decltype(auto) fields(A& a) {
@@ -35,8 +35,8 @@ struct CheckpointStoreOrder {
 struct CheckpointStoreAnswer {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::uint64_t id = 0;
-  std::uint8_t error_code = 0;  // error code; 0 means success
-  std::string text;             // the address for id 0, or else the reason for an error
+  std::uint8_t error_code = 0;  // value of ErrorCode; 0 means success
+  std::string text;             // the program's address if the id is 0; otherwise the text of the error
   std::vector<std::byte> token;
   template <class A>
   decltype(auto) fields(A& a) {

@@ -247,7 +247,7 @@ Task<Result<context::Answer>> ContextHelper::perform(context::Order order, Milli
     }
     const bool woken = co_await pending->changed.wait(until);
     if (woken || pending->outcome) continue;
-    // The driver hangs, so every other order needs a new helper.
+    // The helper hangs in the driver, so every other order needs a new helper.
     on_gone(Error(ErrorCode::kTimedOut,
                   "The context helper did not answer within " + std::to_string(timeout.count()) + " ms"),
             true);

@@ -34,7 +34,7 @@ struct ContextSettings {
   Milliseconds max_backoff{30000};
 };
 
-// The driver of this node and its abilities, as the helper determined them.
+// The driver of this node and what the driver supports, as the helper determined it.
 struct ContextFacts {
   int driver_version = 0;  // version in the form of cuDriverGetVersion: 13000 for 13.0
   std::uint32_t devices = 0;
@@ -58,9 +58,9 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   // or that cuInit failed (with the CUresult's name).
   Task<Result<ContextFacts>> ready();
 
-  // Returns the driver's state of the process. This function and the following ones send orders for the
-  // process `pid`, which is a number of this node. Each function first waits for ready(). `timeout` limits
-  // the order itself, from the moment at which the helper receives it.
+  // Returns the driver's state of the process. This function and the following ones send an order for the
+  // process whose pid on this node is `pid`. Each function first waits for ready(). `timeout` limits the
+  // order itself, from the moment at which the helper receives it.
   Task<Result<context::ProcessState>> state(pid_t pid, Milliseconds timeout = Milliseconds(5000));
   // Locks the process when none of its driver calls is in progress. After kTimedOut the process is not locked
   // and continues. `timeout` is the driver's own timeout, and the helper gets slightly longer to answer.
@@ -74,7 +74,7 @@ class ContextHelper : public std::enable_shared_from_this<ContextHelper> {
   // CRIU's caller continues it first.
   Task<Result<pid_t>> restore_thread(pid_t pid, Milliseconds timeout = Milliseconds(5000));
 
-  // Terminates the helper and starts no other. Orders in progress fail with kAborted.
+  // Terminates the helper and starts no new one. Orders in progress fail with kAborted.
   void stop();
   [[nodiscard]] bool serving() const noexcept { return state_ == State::kServing; }
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }

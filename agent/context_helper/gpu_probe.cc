@@ -30,8 +30,8 @@ struct Memory {
   CUdeviceptr address = 0;
 };
 
-// Sets the first half of the memory, copies it to the second half, and reads the second half. This tests
-// memory, setting and copying.
+// Sets the first half of the memory, copies it to the second half, and reads the second half back. This tests
+// whether the GPU sets and copies its memory correctly.
 Result<void> compute(const Device& device) {
   const ContextScope scope(device);
   const DriverApi& api = device.api();

@@ -25,7 +25,7 @@ namespace ckpt::agent::context {
 inline constexpr int kSocketFd = 3;
 inline constexpr std::size_t kMaxPairs = 64;
 inline constexpr std::size_t kMaxText = 400;
-// The limits for encoded messages.
+// The limits for the sizes of encoded messages.
 inline constexpr std::size_t kMaxOrderBytes = 4096;
 inline constexpr std::size_t kMaxAnswerBytes = 1024;
 
@@ -35,14 +35,14 @@ enum class Kind : std::uint32_t { kReady = 1, kState, kLock, kCheckpoint, kResto
 }
 [[nodiscard]] const char* name_of(Kind kind) noexcept;
 
-// The results of cuCheckpointProcessGetState.
+// The states of a process that cuCheckpointProcessGetState returns.
 enum class ProcessState : std::uint32_t { kRunning = 0, kLocked, kCheckpointed, kFailed };
 [[nodiscard]] const char* name_of(ProcessState state) noexcept;
 
 using Uuid = std::array<std::uint8_t, 16>;
 
-// The GPU of the checkpoint and the GPU for the restore. Every GPU of the process must be listed, including
-// GPUs that stay the same.
+// A GPU that the process used at the checkpoint, and the GPU that replaces it at the restore. Every GPU of
+// the process must be listed, including GPUs that stay the same.
 struct GpuPair {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   Uuid from{};
@@ -84,11 +84,12 @@ struct Answer {
   }
 };
 
-// Decodes a packet. The function fails if the packet is malformed, too long, or has a value out of range.
+// Decodes a packet. Each of the two functions fails if the packet is malformed, too long, or has a value out
+// of range.
 [[nodiscard]] Result<Order> parse_order(std::span<const std::byte> bytes);
 [[nodiscard]] Result<Answer> parse_answer(std::span<const std::byte> bytes);
 
-// Sets the text, truncated to kMaxText.
+// Sets the answer's text, truncated to kMaxText.
 void set_text(Answer& answer, std::string_view text);
 // Puts the error into the answer, with its text truncated to kMaxText.
 void set_error(Answer& answer, const Error& error);

@@ -61,8 +61,8 @@ std::string first_device_name(const DriverApi& api, int devices) {
   return named ? name.data() : "";
 }
 
-// Returns the meaning of these results for these functions (cuda.h), where it differs from the general
-// mapping.
+// Returns the error code for a result of these driver functions, where its meaning differs from the general
+// mapping (cuda.h).
 ErrorCode code_of(const context::Order& order, CUresult result, const Error& error) {
   if (result == CUDA_ERROR_NOT_READY) return ErrorCode::kTimedOut;
   if (result == CUDA_ERROR_ILLEGAL_STATE) return ErrorCode::kRefused;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The helper's work: each order of the agent becomes one call of the driver.
-// Threads: the helper's only thread. A call blocks as long as the driver does. Errors: they are in the
-// answer, with the CUresult.
+// Threads: the helper's only thread. A function blocks as long as the driver's call does. Errors: the answer
+// contains the error, with the CUresult.
 #pragma once
 
 #include "agent/context_helper/messages.h"

@@ -88,8 +88,9 @@ Result<Packet> receive_packet(int socket) {
   return packet;
 }
 
-// Writes a pattern that another process reads next. So small a copy returns before it is complete, which is
-// visible on a busy GPU. Therefore the function waits for the copy.
+// Writes a pattern that another process reads next. The driver's call for so small a copy returns before the
+// copy is complete. On a busy GPU the other process could then read old content. Therefore the function waits
+// for the copy.
 Result<void> write_pattern(const Device& device, CUdeviceptr address) {
   CKPT_CUDA_TRY(device.api(), cuMemcpyHtoD_v2(address, &kWord, sizeof kWord));
   CKPT_CUDA_TRY(device.api(), cuCtxSynchronize());
@@ -211,8 +212,8 @@ class Prober {
     return ok();
   }
 
-  // Limits this process to one GPU, as in a job's process. A restore on another GPU must name every GPU that
-  // the process sees.
+  // Limits this process to one GPU, as in a job's process. Otherwise a restore on another GPU would have to
+  // name every GPU that the process sees.
   static void show_one_gpu() {
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
     std::string first = visible != nullptr ? visible : "0";

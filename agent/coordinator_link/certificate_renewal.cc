@@ -73,7 +73,7 @@ control::Task<> CertificateRenewal::use(wire::UseCertificate request) {
   if (written) {
     identity_.refresh();
     spdlog::info("certificate renewed: file {}", identity_.files().certificate);
-    link_.send_inventory();  // the inventory contains the certificate's new expiry
+    link_.send_inventory();  // sends the inventory, because it contains the new certificate's expiry
   }
   link_.reply(request.request_id, written);
 }

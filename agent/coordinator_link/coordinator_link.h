@@ -20,7 +20,7 @@
 
 namespace ckpt::agent {
 
-// The coordinator's requests to an agent.
+// The interface through which the coordinator's requests reach the agent.
 class AgentCommands {
  public:
   virtual ~AgentCommands() = default;
@@ -40,7 +40,7 @@ class AgentCommands {
 class CoordinatorLink : public CoordinatorPort {
  public:
   // Takes the parts of the connection. If an identity is given, the coordinator must present its certificate,
-  // unless it is on this machine.
+  // unless the coordinator is on this machine.
   CoordinatorLink(asio::any_io_executor executor, const Config& config, AgentCommands& commands,
                   std::shared_ptr<tls::Identity> identity, std::shared_ptr<const tls::DeniedSerials> denied);
   ~CoordinatorLink() override;

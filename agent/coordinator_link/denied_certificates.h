@@ -22,8 +22,8 @@ class DeniedCertificates {
   // for the disk.
   static Result<void> load(const std::string& file, tls::DeniedSerials& denied);
 
-  // Registers its frame handler with `link`, which must not have been started. `changed` is called when open
-  // connections must be checked.
+  // Registers its frame handler with `link`, which must not have been started. `changed` is called after a
+  // new list has arrived, so that open connections are checked against it.
   DeniedCertificates(CoordinatorLink& link, std::shared_ptr<tls::DeniedSerials> denied, std::string file,
                      control::asio::thread_pool& pool, control::asio::any_io_executor executor,
                      std::function<void()> changed);

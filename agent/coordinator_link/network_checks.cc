@@ -7,7 +7,7 @@
 namespace ckpt::agent {
 namespace {
 
-// The time during which a target listens and a source tries to connect.
+// The time for which a target listens and a source tries to connect.
 constexpr Milliseconds kCheckLife{8000};
 
 }  // namespace
@@ -108,7 +108,7 @@ Task<Result<void>> NetworkChecks::open(Check& check, wire::Side side, M request)
   order.network = std::move(request.network);
   order.first_path = request.path;
   MoverSession::Handlers handlers;
-  // The session and its handlers are destroyed before the check.
+  // The handlers may refer to the check, because the session and its handlers are destroyed before the check.
   handlers.event = [&check](mover::Packet packet) {
     if (const auto* reached = std::get_if<mover::PeerReached>(&packet.message))
       check.connect_ns = reached->connect_ns;

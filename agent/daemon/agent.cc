@@ -272,7 +272,8 @@ Task<> Agent::start() {
   if (!found)
     spdlog::error("jobs of the previous agent process not found: reason {}", found.error().to_string());
   if (found) remove_unused_images(config_, live_jobs());
-  co_await inventory_.refresh();  // a restore may have to place a job on its GPU again
+  co_await inventory_.refresh();  // queries the GPUs first, because a restore may have to place a job on its
+                                  // GPU again
   auto restored = co_await moves_->restore();
   if (!restored) {
     failure_ = Error(ErrorCode::kCorrupt, "The journal " + config_.journal_path() + " is inconsistent")
@@ -310,7 +311,7 @@ Task<> Agent::detect_criu() {
 }
 
 // Rehearses moves in parallel with all other work, and jobs may move in the meantime. A failed rehearsal is
-// repeated after one of its programs has another version.
+// not repeated before the version of one of its programs changes.
 Task<> Agent::rehearse(std::string criu_version) {
   const std::string of = std::string(GPUMIGRATE_VERSION) + ", CRIU " + criu_version + ", driver " +
                          inventory_.last().driver_version;

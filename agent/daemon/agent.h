@@ -82,8 +82,8 @@ class Agent : public AgentCommands, private JobOwner {
   void create_snapshot_service();
   void stop();
 
-  static constexpr std::size_t kImageThreads = 8;  // limit for processes that are packed and unpacked at the
-                                                   // same time
+  static constexpr std::size_t kImageThreads = 8;  // limit for the number of processes that are packed and
+                                                   // unpacked at the same time
 
   Config config_;
   std::vector<wire::DataNetwork> networks_;  // networks whose addresses belong to this machine
@@ -92,7 +92,7 @@ class Agent : public AgentCommands, private JobOwner {
   asio::thread_pool records_{2};  // threads that write jobs' records
   asio::thread_pool images_{kImageThreads};
   asio::signal_set signals_;
-  AsyncEvent refresh_;  // a notification during a query triggers another query
+  AsyncEvent refresh_;  // notifies the refresh loop; a notification during a query triggers another query
   Nanos logs_tidy_until_ = 0;
   Inventory inventory_;
   std::shared_ptr<FileWatch> files_;

@@ -25,12 +25,12 @@ class JobOrders {
   explicit JobOrders(const Parts& parts) : parts_(parts) {}
 
   // Starts a job, or adopts its process. A coordinator that has not received the answer repeats its order. A
-  // repeated order waits for the first one and gets the same instance.
+  // repeated order waits for the first one and returns the same instance.
   Task<Result<void>> start(wire::JobSpec spec);
   Task<Result<wire::ProcessFacts>> inspect(wire::InspectProcess request);
 
  private:
-  // Checks and completes the record, once for each instance.
+  // Checks and completes the record. This is done once for each instance.
   Task<Result<void>> prepare(JobRecord& record);
   Task<Result<void>> check_adopted(const wire::JobSpec& spec);
 

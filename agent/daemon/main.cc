@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpumigrate-agent --config agent.toml runs the agent. --probe reports which requirements of moves this node
-// meets (probe.h), and exits. --rehearse HOME runs the rehearsal that an agent starts in a child process
-// (rehearsal.h).
+// meets (probe.h), and exits. --rehearse HOME runs the rehearsal (rehearsal.h), which an agent starts in a
+// child process.
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of this node for GET /metrics. docs/metrics.md lists every name, and a test compares the two.
-// Parts of the agent register their metrics in the same way as parts of the coordinator
+// The metrics of this node for GET /metrics. docs/metrics.md lists every name, and a test compares the list
+// with the code. Parts of the agent register their metrics in the same way as parts of the coordinator
 // (coordinator/operations/metrics.h). Movers and jobs are never queried: the page shows what they report to
 // the coordinator (transfers.h).
 // Threads: the event loop. Ownership: borrows the objects in the sources. Errors: none.

@@ -26,7 +26,8 @@ Result<std::vector<std::string>> tokens_of(const std::string& path) {
   return tokens;
 }
 
-// Returns the address of an earlier run if the system chose only its port.
+// Returns the address of an earlier run if the system is to choose the port and the host is the same.
+// Otherwise the function returns `wanted`.
 std::string kept_address(const std::string& file, const std::string& wanted) {
   const auto stored = read_file(file, kMaxAddressBytes);
   const std::string host = wanted.substr(0, wanted.rfind(':') + 1);

@@ -58,7 +58,7 @@ class WorkFolder {
   std::string path_;
 };
 
-// Returns the first line of a small kernel file, or nullopt if there is none.
+// Returns the first line of a small kernel file, or nullopt if there is no such line.
 std::optional<std::string> first_line(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 512> text{};
@@ -99,8 +99,8 @@ void add_memory_folder(Json& facts) {
   facts["memory_folder_free_bytes"] = std::uint64_t{room.f_bavail} * static_cast<std::uint64_t>(room.f_bsize);
 }
 
-// Adds the facts about kernel TLS: whether its module is loaded, or can be loaded. A query through a socket
-// is avoided, because it would load the module.
+// Adds the facts about kernel TLS: whether its module is loaded, and whether the module can be loaded. A
+// query through a socket is avoided, because it would load the module.
 void add_tls(Json& facts) {
   const auto loaded = first_line("/proc/sys/net/ipv4/tcp_available_ulp");
   std::istringstream words(loaded.value_or(""));
@@ -166,7 +166,7 @@ Task<std::string> run_mover(ProbeSettings settings, std::string output) {
   co_return std::string();
 }
 
-// Returns the facts in the mover's output, even if the mover failed later.
+// Returns the facts in the mover's output, even if the mover failed after it had printed them.
 Json mover_facts(const std::string& output, const std::string& problem) {
   const Result<std::string> said = read_file(output, kMaxOutput);
   Json facts = merge_mover_output(said.has_value() ? *said : "");

@@ -37,7 +37,8 @@ struct ProbeSettings {
   std::string home;                      // folder of the agent that reads the results; empty if there is none
   std::vector<std::string> environment;  // environment of the agent's jobs, for trials with similar processes
   std::string criu;                      // path of CRIU; empty means that the probe searches for it
-  std::chrono::milliseconds mover_timeout{60000};  // time limit of the mover; a first cuInit takes seconds
+  std::chrono::milliseconds mover_timeout{60000};  // time limit of the mover; a mover's first cuInit takes
+                                                   // seconds
 };
 
 Result<nlohmann::ordered_json> probe_node(ProbeSettings settings);

@@ -178,7 +178,7 @@ class Rehearsal {
     for (const std::uint64_t bytes : kRehearsedSizes) {
       CKPT_CO_TRYV(co_await try_process(bytes, false));
     }
-    // If the node's limits do not allow the rehearsed numbers of threads, descriptors and mappings, the
+    // If the node's limits do not allow the rehearsed numbers of threads, descriptors and mappings, the cost
     // factor of a typical server is used.
     const auto many = co_await try_process(kRehearsedSizes.front(), true);
     if (!many) std::fprintf(stderr, "%s\n", many.error().to_string().c_str());
@@ -261,7 +261,8 @@ class Rehearsal {
     return spec;
   }
 
-  // Takes over the restored process as a child of this process. In a move, it would be the keeper's child.
+  // Takes over the restored process as a child of this process. In a move, the restored process would be the
+  // keeper's child.
   static Result<RehearsedTree> restored(const std::string& path) {
     CKPT_TRY(text, read_file(path, 64));
     pid_t pid = 0;

@@ -24,9 +24,9 @@ inline constexpr int kRehearsedThreads = 256;
 inline constexpr int kRehearsedDescriptors = 512;
 inline constexpr int kRehearsedMappings = 4096;
 
-// Runs as the rehearsed process. A child of it has `bytes` of private memory and, with `many`, the rehearsed
-// numbers of threads, descriptors and mappings. The child closes descriptor 3 when everything exists, and
-// then keeps running.
+// Runs as the rehearsed process. Its child process has `bytes` of private memory and, with `many`, the
+// rehearsed numbers of threads, descriptors and mappings. The child closes descriptor 3 when everything
+// exists, and then keeps running.
 int be_rehearsed(std::uint64_t bytes, bool many);
 
 }  // namespace ckpt::agent

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transfers of this node's movers, taken from their reports to the coordinator. The movers are never
 // queried.
-// Threads: the event loop. Ownership: borrows the port to the coordinator. Errors: the port's.
+// Threads: the event loop. Ownership: borrows the port to the coordinator. Errors: errors of the port are
+// returned unchanged.
 #pragma once
 
 #include <functional>
@@ -27,7 +28,8 @@ class Transfers : public CoordinatorPort {
   // Returns the bytes of chunks, before encoding, that were sent in all transfers. The number never
   // decreases.
   [[nodiscard]] std::uint64_t sent_bytes() const noexcept { return sent_bytes_; }
-  // Drops the transfers that are not open. Called periodically, because the page may never be read.
+  // Drops the transfers that are not open. This function is called periodically, because it may happen that
+  // no client ever reads the page.
   void drop_closed(const Open& is_open);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU as a program receives it: UUID and PCI address, as bytes.
+// The identity of a GPU as a program receives it: UUID and PCI address, as bytes.
 // Threads: any. Errors: kInvalidArgument for text that is neither a UUID nor a PCI address.
 #pragma once
 
@@ -15,7 +15,8 @@ namespace ckpt::agent {
 
 using GpuUuid = std::array<std::uint8_t, 16>;
 
-// Converts between a UUID and its text "GPU-8-4-4-4-12 hexadecimal digits", as NVML writes it.
+// Parses a UUID from its text "GPU-8-4-4-4-12 hexadecimal digits", as NVML writes it. to_text() is the
+// inverse.
 Result<GpuUuid> parse_gpu_uuid(std::string_view text);
 [[nodiscard]] std::string to_text(const GpuUuid& uuid);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPUs of this node as the coordinator receives them. A separate thread queries NVML under a watchdog, so
-// a hung driver never blocks the event loop. The GPUs then count as not answering. A second call starts only
-// after the first has returned.
+// a hung driver never blocks the event loop. While the driver hangs, the GPUs count as not answering. A
+// second query starts only after the first has returned.
 // Threads: used on the event loop only. Errors: none leave this class. A failure is part of the snapshot.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace ckpt::agent {
 struct InventorySnapshot {
   std::vector<GpuFacts> gpus;
   std::string driver_version;
-  std::string problem;  // the reason why there is no (fresh) list; empty if there is one
+  std::string problem;  // the reason why there is no list or no fresh one; empty if the list is fresh
 };
 
 class Inventory {
@@ -42,7 +42,7 @@ class Inventory {
   [[nodiscard]] const GpuFacts* gpu(std::uint32_t index) const noexcept;
 
  private:
-  struct Query;  // state shared with a thread that may be abandoned
+  struct Query;  // state shared with a query's thread, which may be abandoned
 
   asio::io_context& io_;
   std::string library_;

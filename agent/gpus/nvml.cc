@@ -54,7 +54,7 @@ Nvml::Nvml(void* library, std::unique_ptr<Table> table)
 
 Nvml::~Nvml() {
   if (table_) table_->shutdown();
-  // The library stays loaded, because a call that the watchdog abandoned may still be inside it.
+  // The library stays loaded, because a call that the watchdog abandoned may still run in the library.
 }
 
 Result<std::shared_ptr<Nvml>> Nvml::create(const std::string& library) {
@@ -121,8 +121,8 @@ Result<GpuFacts> Nvml::read_gpu(std::uint32_t index) const {
   if (table_->field_values) {
     nvml::FieldValue field{};
     field.field_id = nvml::kFieldRecoveryAction;
-    // Drivers that do not know the field report an error in nvml_return. This gives no information, and does
-    // not mean "unhealthy".
+    // Drivers that do not know the field report an error in nvml_return. Such an error gives no information,
+    // and does not mean "unhealthy".
     if (table_->field_values(device, 1, &field) == nvml::kSuccess && field.nvml_return == nvml::kSuccess) {
       gpu.recovery_action = field.value.as_u32;
     }

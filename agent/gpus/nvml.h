@@ -29,7 +29,8 @@ inline constexpr Return kResetRequired = 16;
 inline constexpr unsigned kUuidBufferBytes = 96;
 inline constexpr unsigned kNameBufferBytes = 96;
 inline constexpr unsigned kVersionBufferBytes = 80;
-inline constexpr std::uint32_t kFieldVolatileCorrected = 3;  // single-bit errors of GPU memory
+inline constexpr std::uint32_t kFieldVolatileCorrected = 3;  // number of the field for single-bit errors of
+                                                             // GPU memory
 inline constexpr std::uint32_t kFieldVolatileUncorrected = 4;
 inline constexpr std::uint32_t kFieldAggregateCorrected = 5;
 inline constexpr std::uint32_t kFieldAggregateUncorrected = 6;
@@ -88,8 +89,8 @@ static_assert(sizeof(FieldValue) == 40 && offsetof(FieldValue, timestamp) == 8 &
 struct GpuProcess {
   GpuProcess() = default;
   GpuProcess(std::int32_t process, std::uint64_t used) : pid(process), bytes(used) {}
-  std::int32_t pid = 0;     // the driver's number for the process
-  std::uint64_t bytes = 0;  // bytes of the process; also 0 if the driver does not report them
+  std::int32_t pid = 0;     // the process's pid as the driver reports it
+  std::uint64_t bytes = 0;  // GPU memory of the process; also 0 if the driver does not report it
 };
 
 struct GpuFacts {
@@ -105,12 +106,12 @@ struct GpuFacts {
   bool lost = false;                  // true if the driver no longer reaches the GPU
   std::string problem;                // the reason why the GPU is not healthy; empty if it is healthy
   std::vector<GpuProcess> processes;  // processes with a compute context
-  GpuTopology topology;               // topology; empty if the GPU is lost
+  GpuTopology topology;               // the GPU's topology; empty if the GPU is lost
 };
 
 class Nvml {
  public:
-  // Loads `library`, resolves the table and calls nvmlInit.
+  // Loads `library`, resolves the table of entry points and calls nvmlInit.
   static Result<std::shared_ptr<Nvml>> create(const std::string& library);
   ~Nvml();
   Nvml(const Nvml&) = delete;
@@ -128,7 +129,8 @@ class Nvml {
   [[nodiscard]] Error error(const char* call, nvml::Return code) const;
   [[nodiscard]] Result<GpuFacts> read_gpu(std::uint32_t index) const;
   // Reads free memory and processes, and repeats this a few times while the free memory changes. Placement
-  // adds the two numbers. Memory that a process allocates between two queries would be in neither.
+  // adds the free memory and the memory of processes. Memory that a process allocates between the two queries
+  // would be in neither.
   Result<void> read_memory(nvml::Device device, GpuFacts& gpu) const;
   [[nodiscard]] std::vector<GpuProcess> read_processes(nvml::Device device) const;
 

@@ -79,7 +79,8 @@ std::map<std::string, std::uint32_t> NvmlTopology::Table::links_of(nvml::Device 
   if (link_state == nullptr || link_remote == nullptr) return ends;
   for (unsigned link = 0; link < kMaxLinks; ++link) {
     int up = 0;
-    // A GPU with fewer links refuses this number. A GPU without NVLink refuses every number.
+    // A GPU with fewer links returns an error for this link's number. A GPU without NVLink returns an error
+    // for every number.
     if (link_state(device, link, &up) != nvml::kSuccess) return ends;
     nvml::PciInfo remote{};
     if (up == 0 || link_remote(device, link, &remote) != nvml::kSuccess) continue;
@@ -88,8 +89,8 @@ std::map<std::string, std::uint32_t> NvmlTopology::Table::links_of(nvml::Device 
   return ends;
 }
 
-// Returns the NUMA node nearest to the GPU. The function does not use nvmlDeviceGetNumaNodeId. That call
-// returns the node which a GPU's own memory forms on coherent systems.
+// Returns the NUMA node nearest to the GPU. The function does not use nvmlDeviceGetNumaNodeId, because on
+// coherent systems that call returns the node which the GPU's own memory forms.
 std::int32_t NvmlTopology::Table::numa_node(const GpuHandle& gpu) const {
   std::array<unsigned long, 4> nodes{};
   if (memory_affinity == nullptr ||

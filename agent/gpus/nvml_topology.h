@@ -21,8 +21,8 @@ struct GpuPeerFacts {
   friend bool operator==(const GpuPeerFacts&, const GpuPeerFacts&) = default;
   std::uint32_t index = 0;
   std::uint32_t nvlinks = 0;           // number of active links to the GPU, or to a switch of both GPUs
-  std::uint32_t common_ancestor = 50;  // NVML's number, from 0 for one board to 50 for GPUs across the
-                                       // machine
+  std::uint32_t common_ancestor = 50;  // NVML's number for the common ancestor, from 0 for GPUs on one board
+                                       // to 50 for GPUs across the machine
 };
 
 struct GpuTopology {
@@ -59,7 +59,7 @@ class NvmlTopology {
 };
 
 // Returns the NUMA node of a PCI device ("00000000:3B:00.0", as NVML writes it) from /sys, or -1 if there is
-// none. Tests change `root`.
+// none. Tests set `root` to a folder of their own.
 [[nodiscard]] std::int32_t numa_node_of(const std::string& bus_id,
                                         const std::string& root = "/sys/bus/pci/devices");
 

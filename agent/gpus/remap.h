@@ -22,15 +22,16 @@
 
 namespace ckpt::agent {
 
-// The result of the probe. nullopt means that a method could not be tested.
+// The results of the probe. A result is nullopt if the method could not be tested.
 struct RemapFacts {
-  std::optional<bool> import, own;              // whether a restored process can import memory, and use its
-                                                // own, on the same GPU
+  std::optional<bool> import, own;              // whether a restored process on the same GPU can import
+                                                // memory, and whether it can create its own
   std::optional<bool> import_moved, own_moved;  // the same results after a restore on a different GPU
-  Nanos save_ns = 0;  // time to save a context with almost no content, and to restore it; 0 if not measured
+  Nanos save_ns = 0;  // time to save a context with almost no content (save_ns) and to restore it
+                      // (restore_ns); 0 if not measured
   Nanos restore_ns = 0;
   std::string problem;
-  std::string driver;  // driver for which the result is valid
+  std::string driver;  // name of the driver (driver_name()) for which the result is valid
   std::string gpu;
 
   // Returns whether import works, and true if import could not be tested.
@@ -39,8 +40,8 @@ struct RemapFacts {
   // Checks whether the probe tested a method and did not exclude both methods.
   [[nodiscard]] bool has_a_way() const { return (import || own) && (imports() || makes()); }
 };
-// Converts the facts from or to JSON. The JSON is in the facts' file and in "remap" of the probe's line. The
-// error is kCorrupt for any other content.
+// Converts the facts from JSON; to_json() is the inverse. The JSON is in the facts' file and in "remap" of
+// the probe's line. The error is kCorrupt for any other content.
 Result<RemapFacts> parse_remap_facts(const nlohmann::ordered_json& json);
 nlohmann::ordered_json to_json(const RemapFacts& facts);
 // Returns a name such as "13000/580.65.06": the version that a program sees, and the version of NVIDIA's
@@ -52,11 +53,11 @@ Result<void> save_remap_facts(const std::string& home, const RemapFacts& facts);
 struct RemapProbe {
   std::string program;                   // path of gpumigrate-context
   std::vector<std::string> environment;  // variables added to this process's environment
-  std::string output;                    // file for the program's output, which is created again
+  std::string output;                    // file for the program's output, which replaces an earlier file
   Milliseconds timeout{60000};
 };
-// Probes the driver. Errors mean that the program cannot be started, hangs or has no output. A driver without
-// an ability is a valid answer.
+// Probes the driver. Errors mean that the program cannot be started, hangs or has no output. A result that
+// the driver lacks an ability is not an error.
 Task<Result<RemapFacts>> probe_remap(RemapProbe probe);
 
 class RemapChoice {
@@ -85,7 +86,8 @@ class RemapChoice {
   ContextHelper& contexts_;
   std::string program_;
   std::optional<RemapFacts> facts_;
-  AsyncMutex asking_;  // lets one migration probe; migrations that wait in the meantime use its result
+  AsyncMutex asking_;  // held during a probe; migrations that wait for it in the meantime use the probe's
+                       // result
 };
 
 }  // namespace ckpt::agent

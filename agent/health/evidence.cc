@@ -33,7 +33,7 @@ health::SeenXid xid_of(const SeenEvent& event, const std::string& gpu,
   health::SeenXid xid;
   if (const auto line = health::parse_xid_line(event.line)) xid = health::seen_of(rules.table, *line);
   xid.xid = event.xid;
-  if (event.pid != 0) xid.victim = -1;  // a process that belongs to no job
+  if (event.pid != 0) xid.victim = -1;  // the process belongs to no job, unless the loop finds its job
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (event.job == jobs[i]->id() && event.incarnation == jobs[i]->incarnation())
       xid.victim = static_cast<std::int32_t>(i) + 1;

@@ -17,11 +17,12 @@ namespace ckpt::agent {
                                              const std::vector<std::shared_ptr<Job>>& jobs,
                                              const health::Decision& decision);
 
-// Returns the findings up to `max_number` in reports that fit into their frames.
+// Returns the findings with numbers up to `max_number`, split into reports that fit into their frames.
 [[nodiscard]] std::vector<wire::HealthReport> reports_of(const std::vector<wire::HealthFinding>& findings,
                                                          std::uint64_t max_number);
 
-// Removes the oldest finding that requests no action, or else the oldest finding.
+// Removes the oldest finding that requests no action. If every finding requests an action, the function
+// removes the oldest finding.
 void drop_least(std::vector<wire::HealthFinding>& findings);
 
 }  // namespace ckpt::agent

@@ -112,7 +112,8 @@ Result<void> GpuProbes::launch(const std::shared_ptr<Probe>& probe) {
   spec.environment = {"CUDA_VISIBLE_DEVICES=" + probe->uuid};
   spec.output_path = probe->output;
   spec.own_session = true;
-  // The probe owns its process, which may hang forever.
+  // The handler refers to the probe only weakly, because the probe owns its process, and the process may hang
+  // forever.
   CKPT_TRY(process, ChildProcess::start(executor_, spec, [of = std::weak_ptr<Probe>(probe)](int status) {
              const auto ended = of.lock();
              if (!ended) return;

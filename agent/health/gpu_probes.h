@@ -24,7 +24,7 @@ struct GpuProbeAnswer {
   health::GpuProbe result = health::GpuProbe::kNotTried;
   std::string detail;  // one line that describes the result
 };
-// Parses the process's output. Any other output yields kNotTried.
+// Parses the process's output. Output in any other form than the result line yields kNotTried.
 [[nodiscard]] GpuProbeAnswer parse_gpu_probe(std::string_view output);
 
 struct GpuProbeSettings {
@@ -41,7 +41,8 @@ class GpuProbes : public std::enable_shared_from_this<GpuProbes> {
   GpuProbes(const GpuProbes&) = delete;
   GpuProbes& operator=(const GpuProbes&) = delete;
 
-  // Starts a probe. The answer comes later, once. The function does nothing while a probe is in progress.
+  // Starts a probe. Its answer arrives later, once, through answers(). The function does nothing while a
+  // probe of the GPU is in progress.
   void ask(const std::string& uuid);
   void stop();
 

@@ -85,7 +85,7 @@ void HealthHelper::on_packet(const Packet& packet) {
   if (said.kind == nvml_watch::Kind::kFailed) {
     if (std::exchange(last_failure_, said.text) != said.text)
       spdlog::info("GPU events unavailable: reason {}", said.text);
-    return;  // the helper exits now
+    return;  // the helper exits without further messages
   }
   if (said.kind == nvml_watch::Kind::kHeartbeat || said.kind == nvml_watch::Kind::kReady) {
     ready_ = true;
@@ -108,7 +108,9 @@ void HealthHelper::watch_heartbeat() {
     auto self = weak.lock();
     if (cancelled || !self || self->run_ != run || self->stopped_) return;
     const auto late = std::chrono::steady_clock::now() - self->heartbeat_.expiry();
-    if (late < Milliseconds(0)) return;  // a report arrived before this function ran
+    if (late < Milliseconds(0))
+      return;  // a report arrived after the timer expired and before this function
+               // ran
     // If the agent itself was delayed, it has not read reports in the meantime, and the helper may have been
     // delayed, too. The silence then does not count.
     if (late > silence / 2) return self->watch_heartbeat();
@@ -134,8 +136,8 @@ void HealthHelper::drop_process() {
   ++run_;
   heartbeat_.cancel();
   if (process_)
-    process_->signal(SIGKILL);  // the signal may have no effect; it is sent before the helper detects the
-                                // closed socket and exits
+    process_->signal(SIGKILL);  // the signal may have no effect; it is sent at once, before the helper
+                                // detects the closed socket and exits by itself
   if (link_) link_->close();
   link_.reset();
   if (process_) abandoned_.push_back(std::exchange(process_, nullptr));

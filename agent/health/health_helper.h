@@ -35,8 +35,8 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
  public:
   struct Handlers {
     std::function<void(const nvml_watch::Report&)> report;
-    // silent() is called when the driver does not answer. answers() is called when the driver answers again.
-    // Each change is reported once.
+    // silent() is called when the driver stops answering, and answers() when it answers again. Each change is
+    // reported once.
     std::function<void()> silent;
     std::function<void()> answers;
   };
@@ -49,7 +49,7 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
   void start();
   // Replaces the helper's process at once. Does nothing while there is no process.
   void renew();
-  // Terminates the helper and starts no other.
+  // Terminates the helper and starts no new one.
   void stop();
   [[nodiscard]] pid_t pid() const noexcept { return process_ ? process_->pid() : 0; }
 
@@ -74,7 +74,8 @@ class HealthHelper : public std::enable_shared_from_this<HealthHelper> {
   asio::steady_timer heartbeat_;
   asio::steady_timer restart_;
   Milliseconds backoff_;
-  std::string last_failure_;  // last reported failure, which is logged once
+  std::string last_failure_;  // text of the last reported failure; a repeated failure with the same text is
+                              // not logged again
   bool ready_ = false;
   bool silent_ = false;
   bool stopped_ = false;

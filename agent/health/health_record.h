@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts about its GPUs' health that an agent needs after a restart, stored in the file "health" in its
-// home. Each write is atomic. A finding, its cause and the position up to which the kernel log was read
-// become durable together. Therefore no event is handled twice, and none is missed.
+// The facts about its GPUs' health that an agent needs after a restart. They are stored in the file "health"
+// in the agent's home. Each write is atomic. A finding, its cause and the position up to which the kernel log
+// was read become durable together. Therefore no event is handled twice, and none is missed.
 // Threads: plain values. Errors: kIo, kCorrupt.
 #pragma once
 
@@ -15,14 +15,15 @@
 
 namespace ckpt::agent {
 
-// The last known state of a GPU. A change for the worse triggers a check, but the state itself does not.
+// The last known state of a GPU. A change for the worse triggers a check. A bad state that does not change
+// triggers none.
 struct KnownGpu {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   std::string uuid;
   std::string bus_id;  // PCI address, which identifies the GPU in lines of the kernel log even while NVML is
                        // silent
   std::string model;
-  std::uint32_t index = 0;  // this node's number of the GPU
+  std::uint32_t index = 0;  // number of the GPU on this node
   bool recovery_known = false;
   std::uint32_t recovery = 0;
   bool lost = false;
@@ -45,7 +46,7 @@ struct SeenEvent {
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   std::string gpu;  // UUID of the GPU
   std::string source;
-  std::uint32_t xid = 0;  // Xid of the event; 0 for a state, or a line without a number
+  std::uint32_t xid = 0;  // Xid of the event; 0 if the event is a state, or a line without an Xid
   std::int32_t pid = 0;
   wire::JobId job = 0;  // job of the event's process; 0 if there is none, or if it was not reported
   wire::Incarnation incarnation = 0;
@@ -63,8 +64,8 @@ struct SeenEvent {
   }
 };
 
-// A job on a GPU when the first of the GPU's events arrived. A job that fails before the decision counts as
-// dead.
+// A job that was on a GPU when the first of the GPU's events arrived. If the job fails before the decision,
+// it still counts, as a dead job.
 struct Bystander {
   static constexpr std::uint8_t kVersion = 1, kCompat = 1;
   std::string gpu;

@@ -19,8 +19,8 @@ namespace ckpt::agent {
 class KernelChannel {
  public:
   struct Handlers {
-    // Called for an event. `line` is empty for an event without an Xid. The process of the event has not been
-    // matched with a job yet.
+    // Called for each event. `line` is empty for an event without an Xid. The process of the event has not
+    // been matched with a job yet.
     std::function<void(SeenEvent)> saw;
     std::function<void()> changed;  // called when the record has changed and must be stored
   };
@@ -29,7 +29,8 @@ class KernelChannel {
   KernelChannel(const KernelChannel&) = delete;
   KernelChannel& operator=(const KernelChannel&) = delete;
 
-  // Starts to read the log. For `path`, "auto" means /dev/kmsg if it is readable. An empty path means no log.
+  // Starts to read the log at `path`. The value "auto" means /dev/kmsg if it is readable, and an empty path
+  // means no log.
   Result<void> start(const asio::any_io_executor& executor, FileWatch& files, std::string path);
   void stop();
   void handle(const health::KernelRecord& record);

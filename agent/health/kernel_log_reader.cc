@@ -38,7 +38,7 @@ Result<std::shared_ptr<KernelLogReader>> KernelLogReader::create(const asio::any
   boost::system::error_code error;
   reader->stream_.assign(watched.get(), error);
   if (error) return Error(ErrorCode::kIo, "Cannot watch the kernel log " + path + ": " + error.message());
-  (void)watched.release();  // the stream closes the descriptor
+  (void)watched.release();  // releases the descriptor, because the stream closes it
   return reader;
 }
 

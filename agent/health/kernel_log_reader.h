@@ -34,7 +34,7 @@ class KernelLogReader : public std::enable_shared_from_this<KernelLogReader> {
   KernelLogReader(const asio::any_io_executor& executor, FileWatch& files, std::string path, UniqueFd fd,
                   Kind kind);
   Task<> read_loop();
-  bool read_available();  // returns false if there will be no more records
+  bool read_available();  // reads the available records; returns false if there will be no more records
   void handle(std::string_view bytes);
   void handle_record(std::string_view text);
   Task<> wait_for_more();

@@ -20,12 +20,12 @@ class KnownGpus {
   explicit KnownGpus(std::vector<KnownGpu>& gpus) : gpus_(gpus) {}
 
   struct Changes {
-    bool any = false;               // true if the record must be stored
+    bool any = false;               // true if any entry changed, so that the record must be stored
     bool cards = false;             // true if a card was added
     std::vector<std::string> gone;  // UUIDs of the cards that were removed
   };
-  // Updates the list from the newest inventory. An inventory for which the driver gave no answer contains no
-  // facts.
+  // Updates the list from the newest inventory. An inventory for which the driver gave no answer changes
+  // nothing.
   Changes follow(const InventorySnapshot& newest);
   // Records the driver's name for the card at an address. The name counts only while the inventory has not
   // named the card. Returns true if the record must be stored.
@@ -33,7 +33,7 @@ class KnownGpus {
   // Removes a replaced card after all findings about it are closed.
   void erase_replaced(const std::string& uuid);
 
-  // Returns the GPU, or null if it is not a GPU of this node.
+  // Returns the known GPU, or null if it is not a GPU of this node.
   [[nodiscard]] KnownGpu* of_uuid(const std::string& uuid) const;
   [[nodiscard]] KnownGpu* at(const health::PciAddress& address) const;
   [[nodiscard]] std::vector<KnownGpu>& all() const noexcept { return gpus_; }

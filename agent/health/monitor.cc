@@ -203,7 +203,8 @@ void HealthMonitor::remember_xids(const std::string& uuid) {
   }
 }
 
-// Requests a probe if none was requested yet. The answer is an event, and opens the window again.
+// Checks whether the decision must wait for a probe, and requests a probe if none was requested yet. The
+// probe's answer is an event, and opens the window again.
 bool HealthMonitor::waits_for_probe(const std::vector<SeenEvent>& seen, const health::Evidence& evidence,
                                     const health::Decision& decision) {
   const bool answered = std::any_of(seen.begin(), seen.end(),

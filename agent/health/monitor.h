@@ -80,7 +80,7 @@ class HealthMonitor {
   KnownGpus gpus_;  // GPUs of the record
   NvmlChannel nvml_;
   KernelChannel kernel_;
-  std::shared_ptr<GpuProbes> probes_;  // null if there are no probes
+  std::shared_ptr<GpuProbes> probes_;  // probes of the GPUs; null if this agent has none
   asio::steady_timer next_probe_;
   std::map<std::string, std::unique_ptr<asio::steady_timer>> windows_;  // timers of the open windows, by UUID
   AsyncEvent to_save_;

@@ -68,7 +68,9 @@ void NvmlChannel::handle(const nvml_watch::Report& report) {
   }
   if (report.kind != nvml_watch::Kind::kState && report.kind != nvml_watch::Kind::kXid) return;
   KnownGpu* gpu = gpus_.of_uuid(uuids_[report.gpu]);
-  if (gpu == nullptr || gpu->gone) return;  // the GPU belongs to another node on this machine, or was removed
+  if (gpu == nullptr || gpu->gone)
+    return;  // the GPU belongs to another node on this machine, or was removed
+             // from this one
   if (report.kind == nvml_watch::Kind::kState) return on_state(*gpu, report);
   SeenEvent event;
   event.gpu = gpu->uuid;
@@ -112,7 +114,8 @@ void NvmlChannel::on_state(KnownGpu& gpu, const nvml_watch::Report& report) {
     event.uncorrected = errors;
     return handlers_.saw(std::move(event));
   }
-  // Corrected errors may come every second, so they are stored with the next change.
+  // Corrected errors may occur every second, so their counters are stored with the next change of another
+  // value.
   const bool same = gpu.lost == before.lost && gpu.recovery_known == before.recovery_known &&
                     gpu.recovery == before.recovery && gpu.remap_pending == before.remap_pending &&
                     gpu.remap_failed == before.remap_failed &&

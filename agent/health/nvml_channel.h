@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVML as a channel of health events. The other channel is the kernel log. The process gpumigrate-health
-// (health_helper.h) sends what NVML reports of this node's GPUs, and its own silence, as observations.
-// Threads: the event loop. Ownership: the known GPUs outlive the channel.
-// Errors: none. If the library is missing, the channel reports nothing.
+// (health_helper.h) sends the events and states that NVML reports of this node's GPUs. The channel turns
+// these reports, and silence of the process, into observations.
+// Threads: the event loop. Ownership: the known GPUs outlive the channel. Errors: none. If the library is
+// missing, the channel reports nothing.
 #pragma once
 
 #include <functional>
@@ -27,7 +28,8 @@ class NvmlChannel {
 
   void start(const asio::any_io_executor& executor, HealthHelperSettings settings);
   void stop();
-  // Handles a new card, which the library may not have found because it searches for cards at its start.
+  // Handles a new card. The library may not have found the card, because it searches for cards only at its
+  // start.
   void cards_changed();
   // Handles a report of the helper.
   void handle(const nvml_watch::Report& report);
@@ -40,7 +42,7 @@ class NvmlChannel {
   KnownGpus& gpus_;
   Handlers handlers_;
   std::shared_ptr<HealthHelper> helper_;
-  std::map<std::uint32_t, std::string> uuids_;  // UUIDs by NVML's numbers
+  std::map<std::uint32_t, std::string> uuids_;  // UUIDs of the GPUs by NVML's numbers
 };
 
 }  // namespace ckpt::agent

@@ -50,8 +50,8 @@ class Watcher {
         watch_(std::move(watch)),
         last_(watch_->gpus().size()) {}
 
-  // Runs until the agent disconnects. Events are registered before states are read, so that an event or a
-  // state shows every change.
+  // Runs until the agent disconnects. Events are registered before states are read, so that every change is
+  // reported as an event or in a state.
   void run() {
     for (const Report& gpu : watch_->gpus()) send(gpu);
     register_events();
@@ -71,7 +71,7 @@ class Watcher {
   void step() {
     Report report;
     if (!watch_->has_events()) {
-      // A driver without events counts as answering if its states can be read.
+      // A driver without events counts as answering as long as its states can be read.
       pause(static_cast<int>(settings_.poll_ms));
       read_states();
       return heartbeat();
@@ -110,7 +110,7 @@ class Watcher {
     if (!send_report(socket_, report)) gone_ = true;
   }
 
-  // Pauses, and detects when the agent disconnects.
+  // Pauses for the time. The pause ends early if the agent disconnects.
   void pause(int milliseconds) {
     pollfd item{socket_, POLLIN, 0};
     if (::poll(&item, 1, milliseconds) > 0) gone_ = true;

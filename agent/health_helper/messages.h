@@ -65,7 +65,7 @@ struct Report {
   std::uint32_t recovery = 0;  // recovery action of the GPU (NVML field 230)
   std::uint32_t flags = 0;
   Counters counters;  // counters of a kState report
-  std::string text;   // "UUID BUS-ID NAME" for kGpu, the reason for kFailed; at most kMaxText
+  std::string text;   // text by kind: "UUID BUS-ID NAME" for kGpu, the reason for kFailed; at most kMaxText
   template <class A>
   decltype(auto) fields(A& a) {
     return a(kind, gpu, xid, recovery, flags, counters, text);
@@ -74,7 +74,7 @@ struct Report {
 
 // Decodes a packet. The function fails if the packet is malformed, too long, or has a value out of range.
 [[nodiscard]] Result<Report> parse_report(std::span<const std::byte> bytes);
-// Sets the text, truncated to kMaxText.
+// Sets the report's text, truncated to kMaxText.
 void set_text(Report& report, std::string_view text);
 
 struct GpuName {

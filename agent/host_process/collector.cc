@@ -69,7 +69,8 @@ std::string descriptor_of(pid_t pid, int number) {
   return "descriptor " + std::to_string(number) + " of process " + std::to_string(pid);
 }
 
-constexpr std::string_view kLocks = "locks:";  // prefix that marks a folder of files that the driver locks
+constexpr std::string_view kLocks = "locks:";  // prefix of a rule for a folder in which the driver locks
+                                               // files
 
 // Checks whether the driver has created the file for a context. The driver closes such a file and releases
 // its locks when the context is saved.
@@ -124,7 +125,7 @@ void Collector::read_process(pid_t pid, pid_t root) {
   read_descriptors(pid);
 }
 
-// Checks the objects that the kernel knows by a name, whether or not a process has them open now.
+// Checks the objects that the kernel knows by a name, even if no process has them open now.
 void Collector::check_names() {
   if (rules_.own.present) {  // CRIU saves the System V objects of an IPC namespace
     for (std::string& text : message_queues_within(owner_.root)) problem(std::move(text));
@@ -251,8 +252,8 @@ std::string Collector::why_not_of_proc(pid_t pid, const std::string& path) const
   return rules_.own.present ? why_not_in_own_proc(path) : why_not_its_own(pid, path);
 }
 
-// Checks the mount of an open file. A process outside of the job may have given the descriptor to the
-// program. CRIU reports "Can't lookup mount".
+// Checks the mount of an open file. A process outside the job may have given the program a descriptor from a
+// mount that the job lacks. CRIU then reports "Can't lookup mount".
 void Collector::check_mount(pid_t pid, int number, const std::string& where) {
   if (!rules_.own.present) return;
   const int mount = mount_of_descriptor(pid, number);
@@ -260,7 +261,7 @@ void Collector::check_mount(pid_t pid, int number, const std::string& where) {
     problem(where + " was opened outside of the job's mount namespace: let the program open the file itself");
 }
 
-// Checks the contents of the job's own mounts, which CRIU saves in the pause.
+// Checks the contents of the mounts that the job has alone. CRIU saves these contents in the pause.
 void Collector::check_own_memory(pid_t root) {
   for (const Mount& mount : mounts_seen_by(proc_path(root, ""))) own_mounts_.insert(mount.id);
   for (std::string& text : why_not_own(root, rules_.own)) problem(std::move(text));
@@ -375,7 +376,7 @@ bool Collector::is_driver_file(const std::string& path) const {
 }
 
 // Checks a file of the driver. A child that was forked without the shim keeps files of the driver open. A
-// process that has no context to save does so, too.
+// process that has no context to save also keeps them open.
 void Collector::check_driver_file(pid_t pid, const std::string& path) {
   if (pid == rules_.gpu_process || !driver_holders_.insert(pid).second) return;
   const Result<std::string> name = read_file(proc_path(pid, "/comm"), 64);
@@ -444,7 +445,7 @@ Result<void> Collector::check_internet_sockets(pid_t root) {
 }
 
 // Checks the open TCP connections. A connection with both ends within the program travels. A connection with
-// one end outside the program ends, or is an obstacle.
+// one end outside the program is terminated, or is an obstacle to the move.
 void Collector::check_connections(const std::map<Inode, Connection>& connections) {
   const std::map<Inode, Connection> inner = inner_connections(connections, sockets_);
   for (const auto& [inode, where] : sockets_) {
@@ -464,15 +465,16 @@ void Collector::check_connections(const std::map<Inode, Connection>& connections
   }
 }
 
-// Checks that no other process has a connection that ends. Its end would end there, too.
+// Checks that no other process holds the socket of a connection that ends. The connection would end for that
+// process, too.
 Result<void> Collector::check_ended_connections(pid_t root) {
   if (!rules_.ends_connections || ended_.empty()) return ok();
   CKPT_TRY(tree, processes_of(root));
   std::set<pid_t> own = {tree.begin(), tree.end()};
-  own.insert(::getpid());  // another thread may have borrowed a descriptor
+  own.insert(::getpid());  // the agent itself, because another of its threads may have borrowed a descriptor
   const std::map<Inode, Owner> owners = owners_of(ended_, "socket", own);
   CKPT_TRY(grown, processes_of(root));
-  own.insert(grown.begin(), grown.end());  // the program may have forked in the meantime
+  own.insert(grown.begin(), grown.end());  // adds processes that the program may have forked in the meantime
   for (const auto& [inode, owner] : owners) {
     if (own.contains(owner.pid) || has_ended(owner.pid)) continue;
     problem(sockets_[inode] + " is an open TCP connection that " + owner.name + " (process " +

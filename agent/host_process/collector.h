@@ -62,17 +62,17 @@ class Collector {
 
   const FileRules& rules_;
   NameOwner owner_;
-  std::set<int> own_mounts_;       // ids of the job's mounts, if it has its own (mount_table.h)
-  std::set<int> mapped_system_v_;  // ids of the System V shared memory that is mapped
+  std::set<int> own_mounts_;  // ids of the mounts that the job sees, if it has its own mounts (mount_table.h)
+  std::set<int> mapped_system_v_;  // ids of the System V shared memory segments that are mapped
   std::map<Inode, std::string> unread_netlink_;
   std::map<std::string, FileFact> files_;
   std::set<pid_t> driver_holders_;
   std::map<Inode, std::string> sockets_;   // sockets by inode, with the place where each one is open
-  std::map<Inode, std::string> internet_;  // sockets with their protocols (TCP, UDP, ...)
+  std::map<Inode, std::string> internet_;  // Internet sockets by inode, with their protocols (TCP, UDP, ...)
   std::string network_;
   std::vector<BoundSocket> bound_;
   std::vector<BoundSocket> connected_;
-  std::set<Inode> ended_;  // connections with one end outside the program
+  std::set<Inode> ended_;  // inodes of the sockets whose connections have one end outside the program
   std::vector<SocketFolder> socket_folders_;
   TreePipes pipes_;
   std::set<std::pair<dev_t, ino_t>> unlinked_;

@@ -39,8 +39,8 @@ constexpr Milliseconds kShort{30000};
 constexpr Milliseconds kFirstPause{10};  // first pause after a dump failed because of a concurrent dump; the
                                          // pause doubles
 constexpr Milliseconds kLastPause{640};
-// CRIU needs a folder of plugins, and this folder cannot contain any file. The context helper performs the
-// driver's checkpoint.
+// This folder is CRIU's folder of plugins, because it cannot contain any plugin. CRIU needs such a folder,
+// but the context helper performs the driver's checkpoint.
 constexpr const char* kNoPlugins = "/proc/sys/kernel";
 // FI_NO_BREAKPOINTS makes CRIU trace the processes by their system calls, as on machines without breakpoints.
 // The kernel takes 12 ms to set the first breakpoint, and that time would be downtime.
@@ -48,7 +48,8 @@ constexpr const char* kNoBreakpoints = "CRIU_FAULT=130";
 // CRIU finds the node's mounts in the job's mount namespace by itself, also those that get the node's later
 // mounts (m) or share them (s).
 constexpr const char* kNodesMounts = "mnt[]:ms";
-// CRIU packs the contents of the job's own mounts with tar and gzip, in the pause.
+// Sets gzip to its fastest level. CRIU packs the contents of the job's own mounts with tar and gzip, in the
+// pause.
 constexpr const char* kFastestGzip = "GZIP=-1";
 
 std::string text_of(const char* variable) {
@@ -187,7 +188,7 @@ Milliseconds age_of(pid_t pid) {
 
 Result<void> wait_for_end(pid_t pid, Milliseconds timeout, Milliseconds limit) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process) return ok();  // the CRIU process has exited
+  if (!process) return ok();  // the CRIU process exited in the meantime
   const Milliseconds left = std::max(limit - age_of(pid), Milliseconds{0});
   pollfd ended{process.get(), POLLIN, 0};
   if (::poll(&ended, 1, static_cast<int>(std::min(timeout, left).count())) > 0) return ok();
@@ -209,15 +210,15 @@ std::uint64_t bytes_in(const std::string& folder) {
   return bytes;
 }
 
-// Checks whether another dump interfered. CRIU creates the folder for the "/proc" of a PID namespace other
-// than the node's.
+// Checks whether another dump interfered with this one. CRIU creates a folder with a fixed name for the
+// "/proc" of a PID namespace other than the node's.
 bool met_another_dump(const std::string& log_path) {
   const Result<std::string> log = read_file(log_path, kMaxLogBytes);
   return log.has_value() &&
          log->find("Can't create a directory (" + std::to_string(-EEXIST) + ")") != std::string::npos;
 }
 
-// Removes the images of a dump that has failed. A link that place_pages() created stays.
+// Removes the images of a dump that has failed. A link that place_pages() created is kept.
 void remove_images(const std::string& folder) {
   std::error_code ignored;
   for (const auto& item : std::filesystem::directory_iterator(folder, ignored)) {
@@ -360,7 +361,8 @@ std::string Criu::why_no_internet() const {
 
 std::string why_no_internet(const std::string& version, bool kernel_tells_all) {
   constexpr int kMajor = 4;
-  constexpr int kMinor = 2;  // 4.2 is the first version that does not request the socket option
+  constexpr int kMinor = 2;  // minor version; 4.2 is the first version that does not request the socket
+                             // option
   const int major = std::atoi(version.c_str());
   const std::size_t dot = version.find('.');
   const int minor = dot == std::string::npos ? 0 : std::atoi(version.c_str() + dot + 1);

@@ -41,7 +41,7 @@ struct DumpOptions {
   std::string images;                      // an empty folder in memory for the images
   std::string work;                        // a folder for criu-dump.log that only root may write to
   Milliseconds timeout = criu_timeout(0);  // CRIU is killed after this time
-  std::vector<std::string> more;           // additional arguments for CRIU (pid_namespace_image.h)
+  std::vector<std::string> more;           // additional arguments for CRIU's dump (pid_namespace_image.h)
   bool connections =
       false;  // true: saves connections within the tree (connections.h); false: an open connection fails the
               // dump
@@ -64,7 +64,7 @@ struct RestoreOptions {
   std::string work;     // a folder for criu-restore.log and restored.pid that only root may write to
   std::string old_log;  // path of the program's log at the dump; restored descriptors of that log refer to
                         // the new log
-  std::vector<std::string> more;  // additional arguments for CRIU
+  std::vector<std::string> more;  // additional arguments for CRIU's restore
   int log_fd = 10;                // descriptor of the new log in the process that runs the command; not 0-2
   bool stopped = true;            // true: all restored processes stay stopped until the caller continues them
   bool connections = false;       // the value of DumpOptions::connections at the dump
@@ -103,9 +103,9 @@ class Criu {
   [[nodiscard]] static std::string restore_log(const RestoreOptions& options);
   [[nodiscard]] static std::string dump_log(const DumpOptions& options);
 
-  // Returns the cause of a failure from a CRIU log: the first error line and the path.
+  // Returns the cause of a failure from a CRIU log: the first error line, and the log's path.
   [[nodiscard]] static std::string first_error(const std::string& log_path);
-  // Returns the first error line of a CRIU log and the path. Returns nothing if the log is missing or
+  // Returns the first error line of a CRIU log, and the log's path. Returns nothing if the log is missing or
   // contains no error.
   [[nodiscard]] static std::optional<std::string> find_error(const std::string& log_path);
 
@@ -133,8 +133,8 @@ class Criu {
 // The maximum total size of unlinked files, open or mapped, that travel with an image.
 inline constexpr std::uint64_t kMaxUnlinkedBytes = std::uint64_t{1} << 30;
 
-// The maximum memory of the files in the mounts that a job has alone (own_namespaces.h). CRIU packs it in the
-// pause.
+// The maximum size of all files in the mounts that a job has alone (own_namespaces.h). CRIU packs these files
+// in the pause.
 inline constexpr std::uint64_t kMaxOwnMemory = std::uint64_t{256} << 20;
 
 // The interval at which a caller that waits until a dump has finished checks for other events.

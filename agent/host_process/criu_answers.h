@@ -15,8 +15,8 @@
 
 namespace ckpt::agent::host {
 
-// Returns the folder. An empty string means that CRIU needs no folder, or that none can be created. `work` is
-// a folder for CRIU's output.
+// Returns the folder in which CRIU finds the results. An empty string means that CRIU needs no folder, or
+// that none can be created. `work` is a folder for CRIU's output.
 Task<std::string> criu_kdat_cache_dir(std::string criu, std::string version, std::string work);
 
 // Returns the environment for starting CRIU with the folder `answers`. options_for() returns CRIU's options

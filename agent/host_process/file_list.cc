@@ -54,8 +54,8 @@ std::set<std::string> paths_of(const NamedMemory& memory) {
   return paths;
 }
 
-// Checks that the program's sockets can be bound at the target. A restore that cannot bind them would fail in
-// the pause.
+// Checks that the program's sockets can be bound at the target. Otherwise the restore would fail, while the
+// program is paused.
 Result<void> check_sockets(const FileList& list, std::vector<std::string>& problems) {
   if (list.network == network_of(::getpid()) &&
       !list.network.empty()) {  // the program's sockets are in the network of this process
@@ -103,7 +103,8 @@ std::vector<std::string> compare_files(const FileList& list, const std::vector<s
     if (cached != nullptr && ::access(fact.path.c_str(), F_OK) != 0)
       text = why_not_made(*cached, cache_folders);
     const bool in_shared = shared_folders.contains(std::filesystem::path(fact.path).parent_path().string());
-    // Both nodes share the folder, so the source has removed or replaced the file since the list was made.
+    // The folder is shared, so the source has removed or replaced the file since the list was made. That is
+    // no obstacle.
     if (has_content(fact.use) && in_shared && !fact.is_mount && !is_mount(fact.path)) text.clear();
     if (!text.empty()) problems.push_back(std::move(text));
     if (is_same) checked.same.insert(fact.path);
@@ -111,8 +112,8 @@ std::vector<std::string> compare_files(const FileList& list, const std::vector<s
   return problems;
 }
 
-// Collects the files repeatedly until the result is stable. A short-lived child, or a file during a rename,
-// can be an obstacle in one collection and not in the next.
+// Collects the files again while there are obstacles, at most kMaxLooks times. A short-lived child, or a file
+// during a rename, can be an obstacle in one collection and not in the next.
 Result<Collector> scan_until_settled(pid_t root, const FileRules& rules) {
   for (int looks = 1;; ++looks) {
     Collector collector(rules);
@@ -122,8 +123,8 @@ Result<Collector> scan_until_settled(pid_t root, const FileRules& rules) {
   }
 }
 
-// Lists the files without those of a moment. If there were any, the function makes a second list. It has a
-// file's new name, and counts a file that is open without a name.
+// Lists the files without short-lived ones (fleeting_files.h). If there were any, the function makes a new
+// list. The new list has a file's new name, and counts a file that is open without a name.
 Result<FileList> list_lasting_files(pid_t root, const FileRules& rules) {
   for (int lists = 1;; ++lists) {
     CKPT_TRY(collector, scan_until_settled(root, rules));

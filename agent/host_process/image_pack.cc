@@ -148,7 +148,8 @@ std::string pages_name(std::size_t position) {
 
 Result<void> link_to_descriptor(int file, const std::string& path) {
   // CRIU opens the pages of a restored process inside the process's own mount namespace, whose /proc lacks
-  // this agent. A path that climbs up from the folder, which CRIU has opened outside, stays on this node.
+  // this agent. The link is therefore relative and climbs up from the folder. CRIU has opened the folder
+  // outside that namespace, so the path stays on this node.
   std::string target;
   for (int i = 0; i < kMaxDepth; ++i) target += "../";
   target += "proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
@@ -194,7 +195,7 @@ Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages) {
   CKPT_TRYV(write_all(packed.file.get(), std::as_bytes(std::span(entries))));
   CKPT_TRYV(write_all(packed.file.get(), std::as_bytes(std::span(&end, 1))));
   packed.bytes += entries.size() * sizeof(PackEntry) + sizeof end;
-  // A process that has mapped the file must never find it shorter.
+  // The size is sealed, because a process that has mapped the file must never find it shorter.
   if (::fcntl(packed.file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
     return Error::from_errno("Cannot seal a process's image");
   return packed;

@@ -36,21 +36,22 @@ struct PackedImage {
 struct PlacedPages {
   UniqueFd file;                       // file that becomes the pack; invalid if there are no such pages
   std::string name;                    // name of the link in the folder to which the pages were written
-  std::optional<std::uint64_t> bytes;  // size of the pages; without a value, the pages are the whole file
+  std::optional<std::uint64_t> bytes;  // size of the pages in bytes; without a value, the whole file consists
+                                       // of pages
 };
 
 // Returns the name that CRIU gives the pages of the `position`th process (from 0; see estimate_dump).
 [[nodiscard]] std::string pages_name(std::size_t position);
 // Creates a link to a descriptor of this process. The descriptor must stay open as long as the link is used.
-// The link leads there also from another mount namespace, if its folder was opened outside of that one.
+// The link also works within another mount namespace if its folder was opened outside that namespace.
 Result<void> link_to_descriptor(int file, const std::string& path);
 
 // Creates a memory file before the dump, and a link to the file in the folder. The file must stay open until
 // pack_folder() receives it. page_stream.h is the alternative.
 Result<PlacedPages> place_pages(const std::string& folder, std::size_t position);
 
-// Packs the folder. `pages` come from place_pages() or a PageStream, or are empty. The file may be longer
-// than the pack.
+// Packs the folder, and releases the file of `pages` to the caller as the pack. `pages` come from
+// place_pages() or a PageStream, or are empty. The file may be longer than the pack.
 Result<PackedImage> pack_folder(const std::string& folder, PlacedPages pages = {});
 
 // Unpacks `file` into `folder`, which exists and is empty. `bytes` is the size that the peer stated. The file

@@ -36,7 +36,8 @@ class [[nodiscard]] MemoryFolder {
 };
 
 // Removes all folders of this user in `place` whose NAME begins with `begin` and for which `unused` returns
-// true. `unused` receives the rest of NAME. `before` is called with the path of each removed folder.
+// true. `unused` receives the rest of NAME. `before`, if set, is called with a folder's path before the
+// folder is removed.
 void remove_memory_folders(const std::string& place, const std::string& begin,
                            const std::function<bool(const std::string& rest)>& unused,
                            const std::function<void(const std::string& path)>& before = {});

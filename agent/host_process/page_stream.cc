@@ -16,7 +16,7 @@ namespace {
 constexpr int kPipeBytes = 1 << 20;             // size of the pipe; a larger pipe needs a right that root in
                                                 // a container may lack
 constexpr std::uint64_t kReadBytes = 1u << 20;  // maximum number of bytes of one read
-constexpr std::uint64_t kStep = 2u << 20;       // the growth that one report covers
+constexpr std::uint64_t kStep = 2u << 20;       // minimum growth in bytes between two reports of progress
 
 }  // namespace
 

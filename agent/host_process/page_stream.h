@@ -39,7 +39,8 @@ class PageStream {
   Result<void> begin(const std::string& folder, std::size_t position,
                      std::function<void(std::uint64_t)> grew);
   [[nodiscard]] bool has_any() const noexcept { return has_any_.load(); }
-  // Waits for the rest of the data in the pipe, after CRIU has exited. Call this function once.
+  // Waits for the rest of the data in the pipe, and returns the pages. Call this function once, after CRIU
+  // has exited.
   Result<PlacedPages> finish();
 
  private:

@@ -27,8 +27,8 @@ class AsyncEvent {
     raised_ = true;
     timer_.cancel();
   }
-  // Waits until the event is notified (also before the call) or the time is over. Returns whether it was
-  // notified. Only one coroutine at a time may wait on an AsyncEvent.
+  // Waits for a notification until the time `until`. A notification before the call counts, too. Returns true
+  // if the event was notified. Only one coroutine at a time may wait on an AsyncEvent.
   Task<bool> wait(std::chrono::steady_clock::time_point until);
 
  private:

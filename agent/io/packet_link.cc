@@ -11,8 +11,8 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::size_t kMaxDescriptors = 64;
-// The limit for bytes that wait for a peer. A busy peer may be slow, but a peer above the limit does not read
-// at all, and is dropped.
+// The maximum number of bytes that wait for a peer. A busy peer may be slow, but a peer above the limit has
+// stopped reading, and its link is closed.
 constexpr std::size_t kMaxQueuedBytes = std::size_t{64} << 20;
 constexpr std::size_t kPacketCost = 256;  // memory that a small packet occupies in the queue
 

@@ -62,7 +62,8 @@ struct ChildPlan {
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGXFSZ, SIG_DFL);
   if (plan.own_session) ::setsid();
-  // The source descriptors are first moved above 0-4. dup2 clears close-on-exec.
+  // The source descriptors are first duplicated above 0-4, so that no dup2 overwrites one of them. dup2
+  // clears close-on-exec.
   const int null = ::fcntl(plan.null, F_DUPFD, 16);
   const int output = ::fcntl(plan.output, F_DUPFD, 16);
   const int inherited = plan.inherited >= 0 ? ::fcntl(plan.inherited, F_DUPFD, 16) : -1;

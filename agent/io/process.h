@@ -23,7 +23,8 @@ struct ProcessSpec {
   std::vector<std::string> environment;  // variables ("KEY=VALUE") that are added to the agent's own or
                                          // replace them
   std::string output_path;   // file to which standard output and error are appended; created with mode 0600
-  int inherited = -1;        // descriptor that becomes descriptor 3, the only one other than 0-2
+  int inherited = -1;        // descriptor that the program inherits as descriptor 3, its only one besides
+                             // 0-2; -1 means none
   bool own_session = false;  // true for a separate session, which signals to the agent's group do not reach
 };
 

@@ -15,10 +15,10 @@ namespace ckpt::agent {
 class Waiters : public std::enable_shared_from_this<Waiters> {
  public:
   explicit Waiters(asio::any_io_executor executor) : executor_(std::move(executor)) {}
-  // Waits for notify_all(), or until the deadline. Returns whether it was notified. Nothing of the wait is left
-  // afterwards, even if its coroutine is abandoned.
+  // Waits for notify_all() until the deadline. Returns true if it was called in time. The entry of the wait
+  // is removed afterwards, even if the waiting coroutine is destroyed.
   Task<bool> wait(std::chrono::steady_clock::time_point until);
-  // Wakes each coroutine that waits now.
+  // Wakes every coroutine that waits at the time of the call.
   void notify_all();
   [[nodiscard]] std::size_t count() const noexcept { return waiting_.size(); }
 

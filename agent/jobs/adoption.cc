@@ -44,8 +44,8 @@ Result<void> find_process(const Config& config, const wire::InspectProcess& requ
   return Error(ErrorCode::kNotFound, "There is no process " + std::to_string(request.pid) + where);
 }
 
-// Checks for a job first. The name of a job is more useful to the user than the name of a library that is
-// mapped into the process.
+// Checks that the process belongs to no job and has not loaded our libraries. The jobs are checked first,
+// because a job's name is more useful to the user than the name of a library.
 Result<void> check_is_free(const JobTable& jobs, pid_t pid) {
   for (const auto& job : jobs.all()) {
     if (job->unknown() && job->record().spec.adopt_pid == pid)

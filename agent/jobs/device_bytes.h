@@ -17,13 +17,13 @@ namespace ckpt::agent {
 
 using GpuProcesses = std::set<pid_t>;
 
-// Adds the bytes that are currently known. The number is the driver's count of `processes`, but at least the
-// rank's own sum. The driver's count includes contexts and unnamed allocations.
+// Sets the device bytes of the instance's rank to the currently known value. This is the driver's count of
+// `processes`, but at least the rank's own sum. The driver's count includes contexts and unnamed allocations.
 void add_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& processes,
                       wire::JobInstance& instance);
-// Counts the bytes at the time of the query to the driver. The driver still reported memory as free that a
-// job has allocated since, and placement adds the two numbers. `then` contains the ranks at that time. If the
-// driver does not count, the ranks' own sums are used.
+// Sets the device bytes to those at the time of the query to the driver. Placement adds them to the free
+// memory that the driver reported, so memory that was allocated later must not count. `then` contains the
+// ranks at that time. If the driver does not count, the ranks' own sums are used.
 void count_device_bytes(const InventorySnapshot& snapshot, const GpuProcesses& processes,
                         const std::vector<wire::RankState>& then, wire::JobInstance& instance);
 

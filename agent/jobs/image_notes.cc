@@ -9,12 +9,12 @@
 namespace ckpt::agent {
 namespace {
 
-// The file is next to CRIU's own files.
+// The name of the description's file, which is next to CRIU's own files.
 constexpr const char* kNotesFile = "/gpumigrate.json";
 constexpr std::size_t kMaxNotesBytes = 16 << 10;
 
-// Checks for an absolute path with a file name. The path becomes an argument of CRIU's command line, without
-// its leading slashes.
+// Checks whether the path is absolute and has a file name. The path becomes an argument of CRIU's command
+// line, without its leading slashes.
 bool is_path_of_file(const std::string& path) {
   return path.starts_with('/') && path.find_first_not_of('/') != std::string::npos &&
          path.find('\0') == std::string::npos;

@@ -71,8 +71,8 @@ bool tells_phase(const local::Body& body) {
          std::holds_alternative<local::Status>(body) || std::holds_alternative<local::RankExited>(body);
 }
 
-// Checks for a job's first instance whose agent exited before it had launched the keeper. For a later
-// instance, other nodes may know more than this folder records.
+// Checks whether the folder is that of a job's first instance, and its agent exited before it had launched
+// the keeper. A later instance does not count, because other nodes may know more than this folder records.
 bool was_never_started(const std::string& folder, const JobRecord& record) {
   const bool first = record.role == wire::JobRole::kFresh && record.migration == 0 &&
                      record.spec.incarnation == wire::Incarnation{1} && !record.ended;
@@ -182,7 +182,8 @@ Task<Result<void>> Job::attach_when_ready(Milliseconds restore) {
   }
   auto attached = connect();
   if (attached) attached = co_await attach();
-  // The program may exit before the agent has attached, and the keeper then exits, too.
+  // The program may exit before the agent has attached, and the keeper then exits, too. The start counts as
+  // successful if the keeper's file records the exit.
   if (attached || accept_written_end()) co_return ok();
   co_return attached;
 }
@@ -213,8 +214,8 @@ Task<Result<void>> Job::attach(std::optional<Milliseconds> timeout) {
   auto status = co_await keeper->attach(timeout);
   if (!status) co_return std::move(status).error();
   unknown_ = false;
-  // An event that arrived directly after the answer was handled before this coroutine continued, and that
-  // event is newer.
+  // The answer is outdated if an event has reported a phase in the meantime. Such an event arrived directly
+  // after the answer, and was handled before this coroutine continued.
   if (phases_received_ == heard)
     apply_status(*status);
   else
@@ -285,7 +286,8 @@ void Job::on_exited(std::int32_t wait_status, bool ended_by_keeper) {
       (ended_by_keeper ? ", as requested" : "") + (loss.empty() ? "" : ": " + loss) + last_save_;
   spdlog::info("job instance ended: job {} incarnation {} exit_code {} moved {}", wire::job_text(id()),
                record_.incarnation, record_.exit_code, record_.moved);
-  // The keeper's event may be lost. The exit is then known from an answer, or from the keeper's file.
+  // The event is created here, because the keeper's event may be lost. The exit is then known from the answer
+  // to a query, or from the keeper's file.
   local::RankExited exited;
   exited.wait_status = wait_status;
   exited.ended_by_keeper = ended_by_keeper ? 1 : 0;
@@ -313,8 +315,8 @@ Task<> Job::shut_down_keeper() {
   keeper->close();
 }
 
-// Runs one query at a time. A query is repeated after a change in the meantime. Otherwise the job's state
-// would stay the same as at its start.
+// Runs one query at a time. A call during a query makes the query run once more. Otherwise the job's state
+// would stay as it was at the start of the query.
 Task<> Job::refresh_summary() {
   auto self = shared_from_this();
   if (refreshing_) {
@@ -451,7 +453,7 @@ Task<> Job::stop_restored(Milliseconds grace) {
 Task<> Job::release_gpu() {
   auto self = shared_from_this();
   if (!was_restored() || ended() || unknown_ || !keeper_) co_return;
-  if (std::exchange(letting_go_, true)) {  // the other caller, which saves the context, kills the rank
+  if (std::exchange(letting_go_, true)) {  // another caller is saving the context, and kills the rank
                                            // afterwards
     co_await wait_for_end(environment_.config.keeper_timeout);
     co_return;

@@ -125,16 +125,16 @@ class Job : public std::enable_shared_from_this<Job> {
   // migration and the search for paused jobs may resume it.
   [[nodiscard]] AsyncMutex& resume_turn() noexcept { return resume_turn_; }
   void set_phase(local::Phase phase);
-  // Sends SIGTERM, and SIGKILL after the grace. A restored job without a handler of SIGTERM gets the signal
-  // after its context is saved. For an unknown instance the error is kUnavailable. That instance is stopped
-  // if it answers within the grace. Otherwise its keeper is killed.
+  // Sends SIGTERM, and SIGKILL after the grace. The context of a restored job is saved before SIGKILL. Such a
+  // job gets SIGTERM only if it withstands the signal. For an unknown instance the error is kUnavailable.
+  // That instance is stopped if its keeper answers within the grace. Otherwise the keeper is killed.
   Task<Result<void>> stop(Milliseconds grace);
   // Terminates a rank whose job runs elsewhere, then the rank's keeper. Idempotent.
   Task<> leave();
   // Kills the rank and terminates the keeper. Afterwards the instance has ended, unless even the kill cannot
   // be proven. Idempotent.
   Task<> destroy();
-  // Waits until the rank has exited, or until the timeout.
+  // Waits until the rank has exited, or until the timeout. Returns true if it has exited.
   Task<bool> wait_for_end(Milliseconds timeout);
 
   // Registers `listener` for the local protocol's events of this instance (RankExited, RankStopped, ...). The
@@ -156,12 +156,13 @@ class Job : public std::enable_shared_from_this<Job> {
   Task<Result<void>> attach(std::optional<Milliseconds> timeout = {});
   void on_event(const local::Message& message);
   void on_keeper_gone(const Error& error);
-  // Kills a process that was adopted here, after its keeper. The process is not a child of its keeper.
+  // Kills a process that was adopted here and still exists, after its keeper has exited. The process is not a
+  // child of its keeper.
   void end_adopted() const;
   // Reads the rank's exit from status.json of a keeper that has exited. Returns false if the file records no
   // exit.
   bool accept_written_end();
-  // Returns true if the keeper is proven to have exited.
+  // Checks whether the keeper is proven to have exited. If so, the function records the end of the instance.
   bool accept_proven_end(const Error& error);
   void end_without_word(const Error& error);
   // Marks the instance as unknown (job_unknown.cc).
@@ -187,9 +188,10 @@ class Job : public std::enable_shared_from_this<Job> {
   Error keeper_error(const std::string& what) const;
   // Writes the record in its current state, in a thread other than the event loop.
   Task<Result<void>> save();
-  // Writes the record and logs an error.
+  // Writes the record. An error is only logged.
   Task<> try_save();
-  // Writes the record soon. A later agent could also get these facts from the keeper.
+  // Starts to write the record, and does not wait for it. If the record is lost, a later agent gets these
+  // facts from the keeper.
   void save_soon();
 
   const JobEnvironment& environment_;
@@ -221,7 +223,7 @@ class Job : public std::enable_shared_from_this<Job> {
   bool stopping_unknown_ = false;  // true while a stop waits until the instance is known
   bool refreshing_ = false;
   bool silent_ = false;
-  bool refresh_again_ = false;  // true if something changed during the query of the keeper
+  bool refresh_again_ = false;  // true if refresh_summary() was called during the query of the keeper
   bool letting_go_ = false;
   std::string last_save_;  // outcome of the last save, which is part of the reason for the instance's end
   std::string end_reason_;

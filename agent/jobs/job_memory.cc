@@ -11,8 +11,8 @@ namespace ckpt::agent {
 namespace {
 
 constexpr std::chrono::seconds kInterval{5};
-// The interval for a job that has just started and allocates memory. The job's own sum counts an allocation
-// after the driver has made it.
+// The interval between queries while a job has just started and allocates memory. The job's own sum counts an
+// allocation after the driver has made it.
 constexpr std::chrono::seconds kIntervalWhileStarting{1};
 constexpr std::int64_t kStartingMs = 30'000;
 

@@ -26,7 +26,8 @@ class JobMemory : private MemorySources {
   [[nodiscard]] std::chrono::seconds interval() const;
   // Sets the device bytes of `instance`, an instance of `job`, to the currently known values.
   void add_known(const Job& job, wire::JobInstance& instance) const;
-  // Sets the bytes of the last query, which match the inventory's free memory.
+  // Sets the device bytes of `instance`, an instance of `job`, to those of the last query. They match the
+  // inventory's free memory.
   void count(const Job& job, wire::JobInstance& instance) const;
 
  private:

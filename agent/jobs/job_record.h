@@ -35,7 +35,8 @@ struct JobRecord {
   // saved.
   std::string context_gpu;
   std::string context_goes_to;
-  std::uint64_t device_bytes = 0;  // device memory of an adopted process, as the driver last reported it
+  std::uint64_t device_bytes = 0;  // bytes of device memory that an adopted process uses, as the driver last
+                                   // reported
   std::uint8_t allowed_differences = 0;  // wire::kAllow... flags for a standby that runs a new program
   template <class A>
   decltype(auto) fields(A& a) {
@@ -54,7 +55,8 @@ Result<wire::RankSpec> only_rank(const std::vector<wire::RankSpec>& ranks);
 // Returns the folder of an instance. `migration` is 0 for an instance that no migration started.
 [[nodiscard]] std::string instance_folder(const std::string& jobs_folder, wire::JobId job,
                                           wire::Incarnation started_as, wire::MigrationId migration = 0);
-// Returns the folders of instances by name, with the oldest incarnation first. Other entries are ignored.
+// Returns the folders of all instances, sorted by job, incarnation and migration, each in ascending order.
+// Other entries are ignored.
 Result<std::vector<std::string>> list_instance_folders(const std::string& jobs_folder);
 
 Result<void> write_job_record(const std::string& folder, const JobRecord& record);

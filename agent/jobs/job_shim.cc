@@ -81,7 +81,7 @@ Task<> Job::detect_shim() {
   };
   std::string found = co_await offload(environment_.records, look);
   if (found.empty() || found == without_shim_)
-    co_return;  // the reason stays valid after the process has exited
+    co_return;  // an earlier reason stays valid, even after the process has exited
   without_shim_ = std::move(found);
   changed();
 }

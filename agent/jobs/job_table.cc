@@ -56,7 +56,8 @@ Task<Result<std::shared_ptr<Job>>> JobTable::start(JobRecord record, std::option
   const Key key(record.spec.job, record.spec.incarnation, record.migration);
   for (auto at = starting_.find(key); at != starting_.end(); at = starting_.find(key)) {
     const auto waiters = at->second;
-    // Each step of a start has a limit of its own. Then the start notifies all that wait.
+    // The wait has no deadline, because each step of a start has a time limit of its own. A start notifies
+    // all waiting requests when it is over.
     co_await waiters->wait(std::chrono::steady_clock::time_point::max());
   }
   if (auto it = jobs_.find(key); it != jobs_.end()) {

@@ -22,7 +22,7 @@ class JobTable {
 
   // Finds every instance that an earlier agent left. Call this function at the agent's start.
   Task<Result<void>> rediscover();
-  // Checks and completes the record of an instance that is about to start.
+  // A function that checks and completes the record of an instance that is about to start.
   using Prepare = std::function<Task<Result<void>>(JobRecord&)>;
   // Starts an instance. If an instance of the same order already exists, the function returns that instance,
   // so a repeated order starts nothing. The instance is reserved before the first wait: `prepare` runs once,

@@ -13,7 +13,8 @@
 namespace ckpt {
 namespace {
 
-// A fixed buffer, because a fault point may be reached in a user's process and must not allocate.
+// The buffer has a fixed size, because a fault point may be reached in a user's process and must not
+// allocate.
 char fault_role[128];
 
 const char* fault_folder() noexcept {
@@ -50,7 +51,7 @@ void fault_point(FaultPoint point) noexcept {
   ::close(fd);
   ::unlink(path);
   const bool stop = got >= 4 && std::strncmp(word, "stop", 4) == 0;
-  // The signal goes to this thread. If another thread received the stop, this thread would continue for a
+  // The signal is sent to this thread. If another thread received SIGSTOP, this thread would continue for a
   // moment.
   ::syscall(SYS_tgkill, ::getpid(), ::gettid(), stop ? SIGSTOP : SIGKILL);
 }

@@ -20,7 +20,7 @@ inline Error program_error(std::int64_t status, std::string message) {
   return {ErrorCode::kRefused, ErrorDomain::kNone, status, std::move(message)};
 }
 
-// Returns the status, or 0 for any other error.
+// Returns the exit status in an error of program_error(), or 0 for any other error.
 [[nodiscard]] inline int program_status_of(const Error& error) noexcept {
   const bool is_one = error.code() == ErrorCode::kRefused && error.domain() == ErrorDomain::kNone &&
                       is_program_status(error.native());

@@ -6,7 +6,8 @@
 namespace ckpt {
 
 Result<UniqueFd> copy_beyond_program(int fd) {
-  // A number above those that programs usually watch with select(). Some numbers above it are free.
+  // A descriptor number above those that programs usually watch with select(). Some numbers above it are
+  // free.
   constexpr int kBeyondTheProgram = 512;
   for (const int from : {kBeyondTheProgram, 3}) {
     UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, from));

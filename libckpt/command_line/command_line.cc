@@ -53,7 +53,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-// Returns the name of the value, such as "MEMORY" for --gpu-memory.
+// Returns the name of the option's value, such as "MEMORY" for --gpu-memory.
 std::string value_name(const CLI::Option& option) {
   const std::string& name = option.get_single_name();
   return upper(name.substr(name.rfind('-') + 1));

@@ -19,7 +19,7 @@ constexpr std::size_t kWidestTitle = 24;  // the maximum width of a title in col
 
 using Row = std::pair<std::string, std::string>;
 
-// Returns the columns on a terminal, counting each code point of UTF-8 as one.
+// Returns the number of columns that the text has on a terminal. Every code point of UTF-8 counts as one.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));

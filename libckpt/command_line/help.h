@@ -9,8 +9,8 @@
 
 namespace ckpt {
 
-// Returns the width of the terminal behind the descriptor. If there is no terminal, returns the variable
-// COLUMNS, or 80 if that is not set.
+// Returns the width of the terminal behind the descriptor. If there is no terminal, returns the value of the
+// environment variable COLUMNS. The default is 80. A width under 20 is ignored.
 unsigned terminal_columns(int descriptor);
 
 // Returns usage, options, commands by their families, examples, and footer. No line is wider than `columns`,
@@ -24,8 +24,8 @@ std::string option_title(const OptionDescription& option);
 // Returns the option's help with its allowed values.
 std::string option_help(const OptionDescription& option);
 
-// Returns the text in lines of at most `columns`, broken at blanks. Lines after the first begin with `indent`
-// blanks.
+// Returns the text in lines of at most `columns` columns, broken at blanks. Lines after the first begin with
+// `indent` blanks.
 std::string wrapped(const std::string& text, unsigned columns, unsigned indent);
 
 }  // namespace ckpt

@@ -7,7 +7,8 @@
 namespace ckpt {
 namespace {
 
-constexpr std::size_t kLongestWord = 64;  // the longest word for which a distance is computed
+constexpr std::size_t kLongestWord = 64;  // the maximum length in bytes of a word that is compared with names
+                                          // or quoted whole
 
 // Returns the edit distance in which two swapped neighbors count once (optimal string alignment).
 std::size_t distance(const std::string& a, const std::string& b) {

@@ -63,7 +63,7 @@ Result<CacheFiles> cache_files_of(pid_t root, const std::vector<std::string>& fo
 // Copies the files into the image's folder. Call this function at the source, after the dump.
 Result<void> save_cache_files(pid_t root, const std::vector<std::string>& folders, const std::string& images);
 
-// The files and folders that were created. They are removed if the restore fails.
+// The files and folders that make_cache_files() created. They are removed if the restore fails.
 struct MadeCacheFiles {
   std::vector<std::string> files;
   std::vector<std::string> folders;

@@ -31,7 +31,8 @@ Result<UniqueFd> open_cache_folder(const std::string& path, const CacheOwner& ow
 Result<bool> place_cache_file(const UniqueFd& folder, const std::string& name, const std::string& content,
                               const CacheOwner& owner, unsigned mode);
 
-// Copies from the current positions of the descriptors to the end of the file.
+// Copies the rest of the file `from` to the file `to`, beginning at the current positions of both
+// descriptors.
 Result<void> copy_all(int to, int from, const std::string& what);
 
 }  // namespace ckpt::agent::host

@@ -18,7 +18,8 @@ inline constexpr std::uint32_t kImageMagic = 0x54564319;
 // Returns the 32-bit word at byte `at`, or 0 beyond the end.
 [[nodiscard]] std::uint32_t word_at(const std::string& bytes, std::size_t at);
 void put_word(std::string& to, std::uint32_t value);
-// Returns the records from `begin` on. There is at least one record.
+// Returns the records of an image file from byte `begin` on. There is at least one record, or else the error
+// is kCorrupt.
 Result<std::vector<std::string>> records_of(const std::string& image, std::size_t begin);
 void put_record(std::string& image, const std::string& record);
 

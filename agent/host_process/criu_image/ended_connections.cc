@@ -30,9 +30,9 @@ struct Address {
   std::uint32_t port = 0;
   friend auto operator<=>(const Address&, const Address&) = default;
 };
-using Ends = std::pair<Address, Address>;  // own address, peer's address
+using Ends = std::pair<Address, Address>;  // a connection's own address and its peer's address
 
-// Returns the address. An IPv4 address has one form, also if its socket is of IPv6.
+// Returns the address. An IPv4 address has the same form whether its socket is an IPv4 or an IPv6 socket.
 template <class Words>
 Address address_of(const Words& given, std::uint32_t port) {
   Address address;
@@ -69,13 +69,13 @@ void unbind(criu::inet_sk_entry& socket) {
   socket.clear_ifname();
 }
 
-// Makes the socket unconnected and unbound. CRIU then creates it, and shuts it down.
+// Makes the socket unconnected and unbound. CRIU then creates the socket and shuts it down.
 void end_connection(criu::inet_sk_entry& socket) {
   socket.set_state(TCP_CLOSE);
   socket.set_dst_port(0);
   unbind(socket);
   socket.set_shutdown(kShutdownBoth);
-  socket.mutable_opts()->clear_so_filter();        // it may be of hold_packets()
+  socket.mutable_opts()->clear_so_filter();        // the filter may be that of hold_packets()
   socket.mutable_opts()->set_so_mark(kEndedMark);  // CRIU saves 0 for a socket without a mark
 }
 

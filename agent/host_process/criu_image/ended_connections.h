@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kEndedMark = 0x67e0c105;
 
 struct ImageConnections {
   std::size_t inner = 0;             // sockets of connections within the image
-  std::vector<std::uint32_t> ended;  // CRIU's numbers of the other connections
+  std::vector<std::uint32_t> ended;  // CRIU's numbers of the connections with one end outside the image
 };
 
 // Changes the image in the folder `images`. Call this function after the dump.

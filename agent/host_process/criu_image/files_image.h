@@ -10,10 +10,10 @@
 
 namespace ckpt::agent::host {
 
-// Receives each record and returns the same record or a replacement.
+// A function that receives each record and returns the same record or a replacement.
 using ChangeRecord = std::function<Result<std::string>(const std::string&)>;
 
-// Returns the bytes of files.img in which the callback has replaced the records.
+// Returns the bytes of files.img with the records that the callback returned.
 Result<std::string> with_changed_records(const std::string& files, const ChangeRecord& change);
 // Calls the callback for the records of files.img in the folder `images`, and writes the changed file.
 Result<void> change_files_image(const std::string& images, const ChangeRecord& change);

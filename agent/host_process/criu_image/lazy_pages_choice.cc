@@ -17,7 +17,7 @@ namespace {
 
 using lazy_pages::MissingRange;
 
-// A run of adjacent pages of one process that can be lazy.
+// A run of adjacent pages of one process that can be restored lazily.
 struct Run {
   Pagemap* in = nullptr;
   std::size_t begin = 0;  // index of the run's first entry

@@ -54,7 +54,7 @@ bool is_possible(const IndexedRange& range, std::uint64_t after, std::uint64_t l
          range.offset <= log - range.bytes;
 }
 
-// Writes the bytes of `range` at the current position of `to`.
+// Writes the bytes of `range` in the file `from` at the current position of `to`.
 Result<void> copy(int to, int from, const IndexedRange& range) {
   auto at = static_cast<off_t>(range.offset);
   for (std::uint64_t left = range.bytes; left > 0;) {

@@ -20,7 +20,7 @@ namespace ckpt::agent::host {
 
 struct Pagemap;
 
-// The log's name in a folder of images. The name is that of a file of pages with a number that CRIU does not
+// The log's name in a folder of images. It has the form of a file of pages, with a number that CRIU does not
 // use.
 inline constexpr std::uint32_t kMemoryLogNumber = 0;
 inline constexpr const char* kMemoryLog = "pages-0.img";

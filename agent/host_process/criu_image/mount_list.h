@@ -18,23 +18,25 @@ namespace ckpt::agent::host {
 
 struct NodeMount {
   std::string path;
-  std::uint32_t flags = 0;     // MS_RDONLY and the like
+  std::uint32_t flags = 0;     // mount flags such as MS_RDONLY
   std::uint32_t group = 0;     // Mount::group (mount_table.h)
-  bool is_unbindable = false;  // no other namespace can have the mount
+  bool is_unbindable = false;  // true if the mount cannot be bound in any other namespace
 };
 
 // Returns this node's mounts, parents before children. Mounts that no path reaches are left out.
 [[nodiscard]] std::vector<NodeMount> mounts_of_node();
 
-// Changes the list of the folder `images`, before the restore from the folder. The folders in `own` are those
-// that the job has alone.
+// Changes the mount list in the folder `images`. Call this function before the restore from that folder.
+// `own` lists the folders of the mounts that the job has alone.
 Result<void> use_mounts_of_node(const std::string& images, const std::vector<std::string>& own);
 
-// Lets the files of path `from` be opened at the path `to`, whatever their length. The program's log is such a
-// file: within a mount namespace of the job's own, CRIU must open it itself.
+// Changes the image so that the files with path `from` are opened at the path `to`, regardless of their
+// length. The program's log is such a file: within a mount namespace of the job's own, CRIU must open it
+// itself.
 Result<void> redirect_file(const std::string& images, const std::string& from, const std::string& to);
 
-// Returns the changed bytes of a list. `exists` tells whether this node has a path. Tests call this function.
+// Returns the changed bytes of a mount list. `exists` returns whether this node has a path. Tests call this
+// function.
 Result<std::string> with_mounts(const std::string& list, const std::vector<NodeMount>& node,
                                 const std::vector<std::string>& own,
                                 const std::function<bool(const std::string&)>& exists);

@@ -11,8 +11,8 @@
 namespace ckpt::agent::host {
 namespace {
 
-// Checks whether a repeating timer has expired and is no longer armed. A disarmed timer may have an interval,
-// too. An expired timer has ticks that no process has read.
+// Checks whether a repeating timer has expired and is no longer armed. A nonzero interval is not sufficient,
+// because a disarmed timer may have one, too. An expired timer has ticks that no process has read.
 bool stands_still(const criu::timerfd_entry& timer) {
   const bool is_armed = timer.vsec() != 0 || timer.vnsec() != 0;
   const bool repeats = timer.isec() != 0 || timer.insec() != 0;

@@ -22,7 +22,7 @@ constexpr std::size_t kMaxCoreBytes = 4u << 20;
 constexpr std::uint32_t kProcessesMagic = 0x50273030;
 const std::string kStoppedFile = "/stopped-by-program";
 
-// Returns N for the file name core-N.img.
+// Returns N for the file name core-N.img, or nullopt for any other name.
 std::optional<pid_t> pid_of_core(std::string_view name) {
   constexpr std::string_view kStart = "core-";
   constexpr std::string_view kEnd = ".img";

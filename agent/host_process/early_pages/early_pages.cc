@@ -33,7 +33,8 @@ std::uint64_t bytes_of(const std::vector<MemoryRange>& ranges) {
   return bytes;
 }
 
-// Takes as much from the front of `ranges` as one read covers.
+// Removes from the front of `ranges`, beginning at index `next`, as much as one read covers. Returns the
+// removed part.
 std::vector<MemoryRange> take_some(std::vector<MemoryRange>& ranges, std::size_t& next) {
   std::vector<MemoryRange> some;
   for (std::uint64_t bytes = 0; next < ranges.size() && bytes < kMaxReadAtOnce;) {
@@ -179,8 +180,8 @@ Result<EarlyPages::Round> EarlyPages::run_round(const Growth& grew) {
     process->index.retain_only({});
     if (read.error().code() != ErrorCode::kNotFound) return std::move(read).error();
   }
-  grew(told_bytes_ = log_->filled());  // reported here and not after each mapping, since a program may have
-                                       // tens of thousands of mappings
+  grew(told_bytes_ = log_->filled());  // the growth is reported here and not after each mapping, because a
+                                       // program may have tens of thousands of mappings
   return round;
 }
 

@@ -49,15 +49,16 @@ inline constexpr std::uint64_t kMinFollowedBytes = std::uint64_t{16} << 20;
 
 class EarlyPages {
  public:
-  // Receives the current number of bytes in the log.
+  // A function that receives the current number of bytes in the log.
   using Growth = std::function<void(std::uint64_t filled)>;
   struct Round {
     std::uint64_t read_bytes = 0;
     bool is_cut = false;  // true if the round ended early: cut() was called or the log was full
   };
 
-  // Stops each followed process briefly. A process is followed if it has at least `least` bytes. `limit` is
-  // the maximum length of the log. `more` is the number of bytes that come in addition to the pages.
+  // Creates the object for the tree under `root`, and stops each followed process briefly. A process is
+  // followed if it has at least `least` bytes. `limit` is the maximum length of the log. `more` is the number
+  // of bytes that come in addition to the pages.
   static Result<std::unique_ptr<EarlyPages>> create(pid_t root, std::uint64_t limit, std::uint64_t more,
                                                     std::uint64_t least = kMinFollowedBytes);
   EarlyPages(const EarlyPages&) = delete;
@@ -87,8 +88,8 @@ class EarlyPages {
   struct Proof {
     std::vector<IndexedRange> held;  // ranges of the log that equal the process's memory
     std::vector<MemoryRange>
-        left_out;  // pages that CRIU leaves out, because a watch of this or another owner covers their
-                   // mappings
+        left_out;  // pages that CRIU leaves out, because a watch of this object or of another owner covers
+                   // their mappings
   };
   Result<Proof> prove(pid_t pid);
 
@@ -123,9 +124,10 @@ class EarlyPages {
   std::unique_ptr<MemoryLog> log_;
   std::vector<std::unique_ptr<Followed>> processes_;
   std::uint64_t followed_bytes_;
-  std::uint64_t told_bytes_ = 0;         // bytes of the log that the rounds have reported
+  std::uint64_t told_bytes_ = 0;         // number of the log's bytes that the rounds have already reported
   std::set<std::uint32_t> thrown_away_;  // numbers of CRIU's files of pages that are discarded
-  std::uint64_t indexed_bytes_ = 0;      // bytes of all processes in the log, before finish() proves them
+  std::uint64_t indexed_bytes_ = 0;      // number of bytes of all processes in the log, before finish()
+                                         // proves them
   std::mt19937_64 random_{std::random_device{}()};
   std::atomic<bool> is_cut_{false};
 };

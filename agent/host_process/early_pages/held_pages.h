@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares pages of a stopped process with their copies in the memory log. The kernel's results already prove
-// that all held pages are equal (memory_watch.h). This comparison checks that proof for a few pages of each
-// move.
+// Compares pages of a stopped process with their copies in the memory log. The kernel's scan results already
+// prove that the log's copies are current (memory_watch.h). This comparison checks that proof for a few pages
+// of each move.
 // Threads: any. The functions read the process (use offload()). Errors: kCorrupt names the first page that
 // differs. Errors of reading are returned unchanged.
 #pragma once
@@ -18,9 +18,9 @@
 
 namespace ckpt::agent::host {
 
-// Compares all held pages.
+// Compares all pages of `held`, the ranges that the log holds.
 Result<void> compare_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log);
-// Compares at most `limit` pages, drawn by `random`. 256 pages take less than a millisecond.
+// Compares at most `limit` pages of `held`, drawn by `random`. 256 pages take less than a millisecond.
 Result<void> compare_some_pages(pid_t pid, const std::vector<IndexedRange>& held, const MemoryLog& log,
                                 std::uint64_t limit, std::mt19937_64& random);
 

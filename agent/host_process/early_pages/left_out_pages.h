@@ -7,9 +7,9 @@
 
 namespace ckpt::agent::host {
 
-// Returns the library's path, next to this program (../lib). The path is empty, with a line in the log, in
-// two cases. The library is missing, or another user could have written the library, which runs within CRIU
-// as root. CRIU then dumps all pages.
+// Returns the library's path, next to this program (../lib). Returns an empty path and logs a line in two
+// cases: the library is missing, or another user could have written it. CRIU then dumps all pages. The check
+// is needed because the library runs within CRIU as root.
 std::string left_out_pages_library();
 
 }  // namespace ckpt::agent::host

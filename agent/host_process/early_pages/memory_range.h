@@ -23,8 +23,8 @@ class RangeSet {
  public:
   void add(MemoryRange range);
   void remove(const MemoryRange& range);
-  // Returns, by address, the parts of `range` that the set contains. The second function returns the parts
-  // that the set lacks.
+  // Returns, by address, the parts of `range` that the set contains. missing() returns the parts that the set
+  // lacks.
   [[nodiscard]] std::vector<MemoryRange> common(const MemoryRange& range) const;
   [[nodiscard]] std::vector<MemoryRange> missing(const MemoryRange& range) const;
 

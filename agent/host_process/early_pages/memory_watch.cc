@@ -20,7 +20,8 @@
 namespace ckpt::agent::host {
 namespace {
 
-// Definitions of Linux 6.7. The installed headers may be older (include/uapi/linux/userfaultfd.h, fs.h).
+// Definitions from the headers of Linux 6.7, because the installed headers may be older
+// (include/uapi/linux/userfaultfd.h, fs.h).
 constexpr std::uint64_t kFeatureWriteAsync = 1u << 15;  // the flag UFFD_FEATURE_WP_ASYNC
 
 struct PageRegion {
@@ -55,12 +56,12 @@ constexpr std::uint64_t kPageGuard = 1u << 8;  // PAGE_IS_GUARD, which later ker
 
 constexpr std::size_t kRegions = 512;             // maximum number of regions that one scan returns
 constexpr std::size_t kMaxVectors = 512;          // maximum number of vectors in one read; IOV_MAX is 1024
-constexpr std::uint64_t kMaxPagesAtOnce = 16384;  // 64 MiB, a size small enough for the pages to be
-                                                  // read soon after the scan
+constexpr std::uint64_t kMaxPagesAtOnce = 16384;  // 64 MiB; the limit lets the caller read the pages soon
+                                                  // after the scan
 constexpr MemoryRange kAllMemory{0, 0x7fff'ffff'f000};  // all addresses that a program can use
 
-// Returns the categories of pages to leave out: zero pages, and also guards if the kernel has a category for
-// them.
+// Returns the categories of pages to leave out: zero pages, and also guard pages if the kernel has a category
+// for them.
 std::uint64_t find_unwanted() {
   const UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   ScanOrder order;
@@ -111,7 +112,7 @@ bool set_up(const UniqueFd& faults) {
 
 }  // namespace
 
-// The pages that a scan finds, and the scan's effect on the pages (struct pm_scan_arg).
+// The parameters of a scan: which pages it finds, and whether it protects them again (struct pm_scan_arg).
 struct MemoryWatch::Question {
   std::uint64_t flags = 0;
   std::uint64_t inverted = 0;
@@ -159,8 +160,8 @@ Result<std::vector<MemoryRange>> MemoryWatch::mappings() {
   return found;
 }
 
-// Checks whether a watch covers all of the range. The scan requests only unwatched pages. Watched mappings
-// have none, and the kernel does not check their pages.
+// Checks whether a watch covers all of the range. The scan requests only unwatched pages. A watched mapping
+// has no such pages, so the kernel skips it without checking its pages.
 Result<bool> MemoryWatch::is_watched(const MemoryRange& range) const {
   const Question question{
       .flags = kScanIsWatched, .inverted = kPageWatched, .mask = kPageWatched, .returned = kPageWatched};
@@ -191,7 +192,7 @@ Result<bool> MemoryWatch::watch(const MemoryRange& range) {
   return false;
 }
 
-// Removes memory that has lost its watch from this watch's own ranges.
+// Removes from this watch's own ranges the memory that no longer has a watch.
 Result<void> MemoryWatch::drop_unwatched(const MemoryRange& range) {
   const Question question{.mask = kPageWatched, .returned = kPageWatched};
   RangeSet unwatched;
@@ -207,9 +208,9 @@ Result<void> MemoryWatch::drop_unwatched(const MemoryRange& range) {
   return ok();
 }
 
-// Watches all of the range. Only this function makes memory watched. Therefore an own range in which every
-// check found the watch has been watched without a gap. New parts are registered separately. A mapping that
-// replaces an own mapping in the meantime stays unwatched.
+// Watches all of the range. Only this function makes memory watched. Therefore an own range has been watched
+// without a gap if every check found it watched. New parts are registered separately. A mapping that replaces
+// an own mapping in the meantime stays unwatched.
 Result<MemoryWatch::Follow> MemoryWatch::follow(const MemoryRange& range) {
   CKPT_TRY(all, is_watched(range));
   if (!all) {
@@ -223,8 +224,8 @@ Result<MemoryWatch::Follow> MemoryWatch::follow(const MemoryRange& range) {
   return follow;
 }
 
-// Returns the own part of the range. Registering an own range again changes nothing. Registration fails where
-// a mapping of another watch has replaced the range.
+// Returns the own part of the range. Each part is registered again as a check. The registration changes
+// nothing for an own range, and fails where a mapping of another watch has replaced the range.
 Result<std::vector<MemoryRange>> MemoryWatch::own(const MemoryRange& range) {
   CKPT_TRY(all, is_watched(range));
   if (!all) {
@@ -269,9 +270,9 @@ Result<std::uint64_t> MemoryWatch::scan(const MemoryRange& range, std::uint64_t 
   return order.walk_end;
 }
 
-// Returns the written pages. A scan with kScanIsWatched fails at the first mapping without a watch. Such a
-// scan may have handled pages before that mapping without reporting them. This scan skips unwatched mappings
-// instead.
+// Returns the written pages. This scan does not use kScanIsWatched. With that flag, a scan fails at the first
+// mapping without a watch, after it may have handled earlier pages without reporting them. This scan skips
+// unwatched mappings instead.
 Result<std::uint64_t> MemoryWatch::collect_written(const MemoryRange& range, std::uint64_t from,
                                                    std::vector<MemoryRange>& written) {
   const Question question{.flags = kScanProtects,

@@ -30,7 +30,8 @@ class PageIndex {
   };
   void insert(const MemoryRange& range, std::uint64_t offset);
 
-  std::map<std::uint64_t, Place> places_;  // positions of ranges by their first address
+  std::map<std::uint64_t, Place> places_;  // end of each range and its offset in the log, by the range's
+                                           // first address
   std::uint64_t bytes_ = 0;
 };
 

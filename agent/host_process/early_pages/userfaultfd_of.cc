@@ -38,7 +38,8 @@ constexpr std::chrono::microseconds kLastLook{2000};
 constexpr long kUserModeOnly = 1;  // UFFD_USER_MODE_ONLY, which every user may request
 constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
 constexpr std::size_t kMaxVdso = std::size_t{64} << 10;
-constexpr int kSyscallStop = SIGTRAP | 0x80;  // signal of a system call stop with PTRACE_O_TRACESYSGOOD
+constexpr int kSyscallStop = SIGTRAP | 0x80;  // stop signal that ptrace reports for a system call stop
+                                              // (PTRACE_O_TRACESYSGOOD)
 constexpr unsigned long kUser64 = 0x33;       // the code segment of 64-bit programs
 
 Error ended(pid_t pid) {
@@ -77,7 +78,7 @@ class StoppedThread {
   StoppedThread& operator=(const StoppedThread&) = delete;
   ~StoppedThread() {
     if (!seized_) return;
-    // If this tracer exits first, the kernel kills the process.
+    // The registers must be restored first. If this tracer exits before that, the kernel kills the process.
     if (changed_) (void)come_back(Patience::kForEver);
     (void)::ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
   }
@@ -85,7 +86,7 @@ class StoppedThread {
   Result<void> stop();
   // Runs a system call in the thread. Returns the result of the call, which may be a negated errno.
   Result<long> call(std::uint64_t instruction, long number, long argument);
-  // Returns the thread to the point where it was stopped. Call this function after the last call().
+  // Returns the thread to the point where it was stopped. Call this function after the last use of call().
   Result<void> return_to_work() { return come_back(Patience::kLimited); }
   // Checks whether the thread's registers differ from its own.
   [[nodiscard]] bool is_changed() const { return changed_; }
@@ -105,7 +106,7 @@ class StoppedThread {
   const pid_t tid_;
   const TraceOptions& options_;
   bool seized_ = false;
-  bool stands_ = false;  // true if the thread is in a stop that this tracer waited for
+  bool stands_ = false;  // true while the thread is in a stop that waitpid() has reported to this tracer
   bool changed_ = false;
   user_regs_struct saved_{};
   std::uint64_t mask_ = 0;
@@ -149,8 +150,8 @@ Result<void> StoppedThread::stop() {
       if (signal == SIGTRAP) return ok();
       return Error(ErrorCode::kRefused, "Process " + std::to_string(tid_) + " is stopped by a signal");
     }
-    // The thread was about to receive a signal. The thread receives that signal, and stops before it does
-    // anything else.
+    // The thread stopped to receive a signal. It gets that signal, and stops again before it does anything
+    // else.
     CKPT_TRYV(run(PTRACE_CONT, signal));
   }
 }
@@ -161,7 +162,8 @@ Result<void> StoppedThread::set_registers(const user_regs_struct& registers) con
   return ok();
 }
 
-// Changes the thread. From this point the thread must not continue with its current registers.
+// Prepares the thread for injected calls: saves its registers, suspends its seccomp filter and blocks its
+// signals. From this point the thread must not continue with its current registers.
 Result<void> StoppedThread::change() {
   if (changed_) return ok();
   iovec set{&saved_, sizeof saved_};
@@ -170,7 +172,7 @@ Result<void> StoppedThread::change() {
     return Error(ErrorCode::kNotSupported, "Process " + std::to_string(tid_) + " is not a 64-bit program");
   if (::ptrace(PTRACE_GETSIGMASK, tid_, sizeof mask_, &mask_) != 0)
     return failed("Cannot read the signals of");
-  // A filter of system calls might kill the process because of the injected call.
+  // The seccomp filter is suspended, because it might kill the process for the injected call.
   constexpr long kOptions = PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | PTRACE_O_SUSPEND_SECCOMP;
   if (::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, kOptions) != 0) return failed("Cannot trace");
   std::uint64_t all = kAllSignals;
@@ -217,7 +219,7 @@ Result<long> StoppedThread::call(std::uint64_t instruction, long number, long ar
 // interrupted call, or lets it fail because of a signal, with the thread's own registers.
 Result<void> StoppedThread::come_back(Patience patience) {
   if (!changed_) return ok();
-  // Any other stop cancels the requested stop.
+  // The requested stop is repeated, because any other stop cancels it.
   for (int signal = 0;;) {
     if (::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr) != 0) return failed("Cannot stop");
     if (stands_) {

@@ -21,7 +21,7 @@
 
 namespace ckpt::agent::host {
 
-// Limits and a hook. Tests change them.
+// Time limits and a hook, which tests change.
 struct TraceOptions {
   std::chrono::milliseconds limit{2000};         // time limit for a thread to stop
   std::chrono::milliseconds limit_inside{2000};  // time limit for a stop while the thread's registers are not

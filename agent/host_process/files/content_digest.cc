@@ -30,7 +30,8 @@ constexpr std::size_t kMaxKept = 8192;
 // change without a new modification time until it is written back.
 constexpr time_t kSettledSeconds = 120;
 
-// The fields are device, inode, time of the content's change, time of the inode's change, and length.
+// Identifies one state of a file's content. The fields are device, inode, time of the content's change, time
+// of the inode's change, and length.
 using Version = std::tuple<dev_t, ino_t, time_t, long, time_t, long, std::uint64_t>;
 
 class KeptDigests {

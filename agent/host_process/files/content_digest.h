@@ -14,7 +14,7 @@
 namespace ckpt::agent::host {
 
 inline constexpr std::uint64_t kMaxWholeBytes = std::uint64_t{256} << 20;
-// limit for all files of one move together
+// The limits for all files of one move together.
 inline constexpr std::uint64_t kMaxReadBytes = std::uint64_t{1} << 30;
 inline constexpr std::chrono::seconds kMaxReadTime{60};
 
@@ -27,7 +27,7 @@ class ContentReader {
   // Returns the SHA-256 of the first `bytes` bytes in hexadecimal. The reader caches the last digests of
   // files that have not been written for minutes.
   [[nodiscard]] std::string whole(const std::string& path, std::uint64_t bytes);
-  // Returns the SHA-256 of samples of a file of `bytes` bytes.
+  // Returns the SHA-256, in hexadecimal, of samples of a file of `bytes` bytes.
   [[nodiscard]] std::string sampled(const std::string& path, std::uint64_t bytes);
   // Checks whether whole() would read `bytes` bytes of a file.
   [[nodiscard]] bool reads_whole(std::uint64_t bytes) const {

@@ -32,8 +32,8 @@ std::string size_text(const FileFact& fact, std::uint64_t here) {
          std::to_string(fact.bytes) + " at the source";
 }
 
-// Compares only the length. An older source sends no more than the length, and the program of an image
-// continued to write after it was saved.
+// Compares only the length, for two cases. An older source sends only the length, and a program continues to
+// write after its image was saved. A file that is open for writing may be longer at the target.
 std::string difference_of_length(const FileFact& fact, std::uint64_t here) {
   const bool fits = fact.use == FileUse::kWritten ? here >= fact.bytes : here == fact.bytes;
   return fits ? "" : size_text(fact, here);
@@ -78,8 +78,8 @@ std::string FileComparison::difference_of_file(const FileFact& fact, const struc
   return difference_of_content(fact, facts);
 }
 
-// Checks whether two facts describe the same file. If a file system has no handles, a file that has grown
-// since must begin with the source's content.
+// Checks whether both descriptions are of the same file. If the file system has no handles, a file that has
+// changed in the meantime must begin with the source's content.
 bool FileComparison::is_same_file(const FileFact& fact, const struct stat& facts) {
   const FileIdentity here = systems_.identity_of(fact.path, facts);
   const Sameness found = compare(fact.identity, here, one_kernel_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares a file of the source's list with the target's file. A file that both nodes share (file_identity.h)
-// is accepted, even if others write to it in the meantime. Files that are separate on each node must have the
-// same content. The comparison uses the build id for programs, and a digest for other files. Memory that is
-// mapped from a file for writing must be the same file.
+// is accepted, even if other programs write to it in the meantime. Files that are separate on each node must
+// have the same content. The comparison uses the build id for programs, and a digest for other files. Memory
+// that is mapped from a file for writing must be the same file.
 // Threads: any. The functions read files (use offload()). Errors: none. A difference is a text for the user.
 #pragma once
 
@@ -21,13 +21,13 @@ enum class Compared : std::uint8_t {
 
 class FileComparison {
  public:
-  // Takes the settings of the comparison. `one_kernel` means that source and target are the same machine.
-  // `seed` is the list's seed.
+  // Takes the settings of the comparison. `one_kernel` means that source and target are the same machine
+  // since the same boot. `seed` is the seed of the source's list.
   FileComparison(Compared when, bool one_kernel, std::uint64_t seed)
       : when_(when), one_kernel_(one_kernel), reader_(seed) {}
 
-  // Returns the difference, or an empty string if there is none. `is_same` is set if both nodes share the
-  // file.
+  // Returns the difference as a text for the user, or an empty string if there is none. `is_same` is set to
+  // true if both nodes share the file.
   [[nodiscard]] std::string difference(const FileFact& fact, bool& is_same);
   // Checks whether both nodes share the folder. A file that is missing in a shared folder is missing at the
   // source, too.

@@ -35,7 +35,8 @@ bool is_network(const std::string& type) {
          std::find(kNetworkTypes.begin(), kNetworkTypes.end(), type) != kNetworkTypes.end();
 }
 
-// Checks whether the mount is a network file system in which each client assigns its own file numbers.
+// Checks whether the mount is of a network file system in which each client assigns file handles of its own.
+// Such handles cannot be compared between nodes.
 bool has_handles_of_its_client(const std::string& network) {
   return network.starts_with(kFuse) || network.starts_with("virtiofs") || network.starts_with("9p");
 }

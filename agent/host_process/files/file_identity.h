@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks whether a path names the same file at two nodes. Within one kernel, device and inode decide. Between
-// kernels, both nodes must mount a file system from the same place. NFS, Lustre and others assign a handle to
-// a file that all clients see. Without handles, size and times must agree, or the content is compared
-// (file_compare.h).
+// kernels, both nodes must mount a file system from the same place. NFS, Lustre and other file systems assign
+// to each file a handle that all clients see. Without handles, size and times must agree, or the content is
+// compared (file_compare.h).
 // Threads: any. The functions block as long as the file system does (use offload()). Errors: none. Facts that
 // cannot be determined are empty.
 #pragma once
@@ -35,8 +35,8 @@ struct FileIdentity {
 };
 
 enum class Sameness : std::uint8_t { kSame, kPerhaps, kOther };
-// Compares two identities. `one_kernel` means that the same kernel produced both identities
-// (running_kernel()).
+// Compares the identities of a file at the source (`there`) and at this node (`here`). `one_kernel` means
+// that the same kernel produced both identities (running_kernel()).
 [[nodiscard]] Sameness compare(const FileIdentity& there, const FileIdentity& here, bool one_kernel);
 // Checks that neither content nor attributes have changed between `before` and `now`.
 [[nodiscard]] bool is_unchanged(const FileIdentity& before, const FileIdentity& now);
@@ -48,10 +48,11 @@ enum class Sameness : std::uint8_t { kSame, kPerhaps, kOther };
 // entry of that name.
 [[nodiscard]] bool is_mount(const std::string& path);
 
-// Checks for files of the kernel that describe this node: /proc, /sys and control groups.
+// Checks whether the path is on a file system of the kernel that describes this node, such as /proc, /sys or
+// control groups.
 [[nodiscard]] bool is_kernels_own(const std::string& path);
 
-// Finds identities with this process's mounts. The object reads the mounts once.
+// Finds the identities of files, using this process's mount table, which it reads once.
 class FileSystems {
  public:
   // Returns the identity of a file. `facts` describe `path`, which may have the form /proc/PID/fd/N.

@@ -42,7 +42,8 @@ const char* lock_name_of(LockKind kind) {
   return "";
 }
 
-// Parses a line such as "1: POSIX  ADVISORY  WRITE 41 fe:00:262153 0 EOF", without the word before it.
+// Parses a line such as "1: POSIX  ADVISORY  WRITE 41 fe:00:262153 0 EOF". The caller has removed the prefix
+// kLockLine.
 std::optional<FileLock> lock_in(const std::string& line) {
   std::istringstream words(line);
   std::string number, kind, how, access, owner, file, start, end;
@@ -72,8 +73,8 @@ std::string try_flock(int file, const FileLock& lock) {
   return errno == EWOULDBLOCK ? lock_is_taken(lock) : lock_is_refused(lock);
 }
 
-// Queries the lock without taking it. A lock of an open file description conflicts with all other locks, and
-// all other locks conflict with it.
+// Checks whether the lock is free, without acquiring it. The check uses a lock of an open file description,
+// because such a lock conflicts with locks of every other kind.
 std::string ask_range(int file, const FileLock& lock) {
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
   if (lock.start > kMax || (lock.end != 0 && (lock.end < lock.start || lock.end > kMax))) return {};

@@ -33,7 +33,7 @@ struct FileLock {
   std::string path;
   std::uint64_t start = 0;
   std::uint64_t end = 0;  // position of the last byte; 0 means the end of the file
-  std::uint32_t pid = 0;  // process that has the lock, with its descriptor in the next field
+  std::uint32_t pid = 0;  // id of the process that holds the lock through its descriptor `descriptor`
   std::uint32_t descriptor = 0;
   template <class A>
   decltype(auto) fields(A& a) {
@@ -50,7 +50,7 @@ struct FileLock {
 class TreeLocks {
  public:
   void note(pid_t pid, int descriptor, const std::string& path);
-  // Returns a text for each lock that cannot move; the result is empty if all locks can.
+  // Returns a text for each lock that cannot move. The result is empty if all locks can move.
   [[nodiscard]] std::vector<std::string> problems() const;
   [[nodiscard]] const std::vector<FileLock>& locks() const noexcept { return locks_; }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kBetweenGlances{20};
 constexpr std::int64_t kNsOfSecond = 1'000'000'000;
 
-// Returns nothing for a name that is gone. A file whose age is not known counts as lasting.
+// Returns the file's age, or nothing if the file no longer exists. A file of unknown age counts as lasting.
 std::optional<std::chrono::nanoseconds> age_of_file(const std::string& path) {
   struct statx facts {};
   if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_BTIME, &facts) != 0) {
@@ -29,7 +29,9 @@ std::optional<std::chrono::nanoseconds> age_of_file(const std::string& path) {
   timespec now{};
   if ((facts.stx_mask & STATX_BTIME) == 0 || ::clock_gettime(CLOCK_REALTIME, &now) != 0) return kLasts;
   const std::int64_t made = facts.stx_btime.tv_sec;
-  if (made > now.tv_sec || made < now.tv_sec - 1) return kLasts;  // also a clock that was set back
+  if (made > now.tv_sec || made < now.tv_sec - 1)
+    return kLasts;  // an older file, or a creation time in the
+                    // future because the clock was set back
   const std::chrono::nanoseconds age((now.tv_sec - made) * kNsOfSecond + now.tv_nsec -
                                      static_cast<std::int64_t>(facts.stx_btime.tv_nsec));
   return age.count() < 0 ? kLasts : age;

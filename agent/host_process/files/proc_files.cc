@@ -34,7 +34,8 @@ bool is_of_thread(const ProcPath& parsed) {
   return parsed.rest.starts_with("/task/");
 }
 
-// Checks a file of control groups. Files in the root control group describe the node, like /proc/meminfo.
+// Returns the reason why a file of a control group does not move. The result is empty for a file in the root
+// control group, because it describes the node, like /proc/meminfo.
 std::string why_not_group(const std::string& path) {
   if (!path.starts_with(kGroups) || path.find('/', kGroups.size()) == std::string::npos) return {};
   return path +

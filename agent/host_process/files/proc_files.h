@@ -20,8 +20,9 @@ namespace ckpt::agent::host {
 // the file moves, or is another kind of file.
 [[nodiscard]] std::string why_not_its_own(pid_t pid, const std::string& path);
 
-// Returns the same for a job with its own /proc. There a process keeps its number, and only files of threads
-// do not move.
+// Returns the reason why an open file of `path` does not move with a job that has its own /proc. There a
+// process keeps its id, so only files of threads and of control groups do not move. An empty string means
+// that the file moves.
 [[nodiscard]] std::string why_not_in_own_proc(const std::string& path);
 
 // Returns the path with /proc/self if the file belongs to a process in `tree`. Returns other paths unchanged.

@@ -16,7 +16,7 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr std::size_t kMaxLockBytes = 16u << 20;
-constexpr std::size_t kMaxOwnFiles = 1'000'000;  // the limit of files among which links are looked for
+constexpr std::size_t kMaxOwnFiles = 1'000'000;  // maximum number of files that are searched for links
 
 std::vector<std::byte> content_of(int file) {
   std::vector<std::byte> bytes;
@@ -27,7 +27,7 @@ std::vector<std::byte> content_of(int file) {
   return bytes;
 }
 
-// Removes the links of an unfinished dump. The agent's own file lists these links. Links to other files stay.
+// Removes the links of an unfinished dump, which are listed in the lock file. Links to other files stay.
 void remove_old_links(int file) {
   const auto old = wire::decode<NamedMemory>(content_of(file));
   if (old && is_this_place(*old)) remove_links_of(*old);

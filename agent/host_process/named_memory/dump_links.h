@@ -28,8 +28,8 @@ class DumpLinks {
   UniqueFd lock_;
 };
 
-// Removes the links that a dump has made in the folders that the job has alone. They need no lock. A link that
-// stayed would make each later dump fail.
+// Removes the links that a dump has created in the folders that only the job has. Such links need no lock. A
+// link that is left would make every later dump fail.
 void remove_own_links(pid_t root, const OwnNamespaces& own);
 
 }  // namespace ckpt::agent::host

@@ -134,7 +134,8 @@ Result<void> make_file(const NamedFile& file, const std::string& content, const 
   return made;
 }
 
-// Replaces a file with a copy in one step.
+// Replaces a file atomically with a copy, which gets the saved content in the file `content` and the mark
+// `mark`.
 Result<void> replace_file(const NamedFile& file, const std::string& content, const std::string& mark) {
   const std::string path = path_of(file.names.front());
   const std::string copy = path_of("gpumigrate-copy." + std::to_string(file.inode));

@@ -51,7 +51,8 @@ struct NamedMemory {
     return a(place, files);
   }
   [[nodiscard]] std::uint64_t bytes() const;
-  // Checks whether the dump must be allowed to create links.
+  // Checks whether a process has a file by a removed name. CRIU must create a link for such a file
+  // (dump_links.h).
   [[nodiscard]] bool needs_links() const;
   [[nodiscard]] const NamedFile* find(std::uint64_t inode) const;
 };
@@ -76,8 +77,8 @@ Result<NamedMemory> save_named_memory(const NameOwner& owner, const std::string&
 // Creates the files, and changes CRIU's description of them to links in the folder `images`, which must be in
 // /dev/shm. Call this function at the target, before the restore from the folder. The function returns the
 // created files, which are marked as files of `job` (NameRules). A failure leaves no files behind. If the
-// target is the source's own machine, a copy replaces each file by name alone. The source then has no file to
-// remove.
+// target is the source's own machine, a copy replaces each file that the job has by name alone. The source
+// then has no file of its own to remove.
 Result<NamedMemory> restore_named_memory(const std::string& images, const std::string& job);
 
 // Removes CRIU's links to the files of `memory`, by the names that the links had.

@@ -15,8 +15,8 @@ namespace ckpt::agent::host {
 
 inline constexpr const char* kSharedFolder = "/dev/shm/";
 
-// Returns the files directly in the folder that process `pid` has, by inode. The value is true if the process
-// has the file by a removed name.
+// Returns the files directly in the folder that process `pid` has open or mapped, by inode. The value is true
+// if the process has the file by a removed name.
 std::map<std::uint64_t, bool> shared_files_of(pid_t pid);
 
 // Returns every name in the folder for each of the inodes.

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::size_t kEventsBytes = 16u << 10;
 
-// Returns the name after the folder's handle. An empty string means that the event has no name.
+// Returns the file's name from the event, where it follows the folder's handle. An empty string means that
+// the event has no name.
 std::string name_of_event(const fanotify_event_metadata& event) {
   const auto* const bytes = reinterpret_cast<const char*>(&event);
   std::size_t at = event.metadata_len;

@@ -27,7 +27,8 @@ struct FileSystem {
   unsigned long magic;
   const char* what;
 };
-// File systems that are not mounted, or not mounted where the program's files are.
+// The magic numbers of kernel file systems whose objects cannot be restored, with a text for the user. These
+// file systems are not mounted, or not mounted where the program's files are.
 constexpr std::array<FileSystem, 9> kOfTheKernel = {{{0x5345434d, "secret memory (memfd_secret)"},
                                                      {0x19800202, "a POSIX message queue"},
                                                      {0x6e736673, "a namespace"},
@@ -74,8 +75,8 @@ bool is_known_kind(std::string_view kind) {
   return std::find(kKnown.begin(), kKnown.end(), kind) != kKnown.end();
 }
 
-// Checks whether the path is a name that the kernel assigns. Such a name is directly in the root folder,
-// where programs keep no files that they delete.
+// Checks whether the path is a name that the kernel assigns to one of its objects. Such a name is directly in
+// the root folder and counts as deleted, and its device is not that of the root folder.
 bool is_name_of_kernel(pid_t pid, const std::string& path, const std::string& opened_as) {
   if (!path.ends_with(kDeletedEnd) || path.find('/', 1) < path.size() - kDeletedEnd.size()) return false;
   struct stat file {};

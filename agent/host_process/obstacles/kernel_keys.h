@@ -14,7 +14,7 @@
 
 namespace ckpt::agent::host {
 
-// Returns a text for each keyring that contains keys.
+// Returns a text for each keyring that contains keys and counts as the job's.
 [[nodiscard]] std::vector<std::string> key_rings_of(const NameOwner& owner);
 
 // Returns the numbers of the process keyrings of user `uid` that contain keys, from the text of /proc/keys.

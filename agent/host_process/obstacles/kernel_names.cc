@@ -121,8 +121,8 @@ bool has_user(const std::set<pid_t>& pids) {
   ::_exit(0);
 }
 
-// Starts a child process that starts its own child in the namespace of `space`. The first child exits when
-// the second does.
+// Starts a child process, which starts its own child in the PID namespace `space`. The second child writes
+// its report to `to`. The first child exits after the second child has exited.
 pid_t start_look(int space, int to, const std::vector<SystemVObject>& objects) {
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
@@ -155,8 +155,9 @@ std::string read_until(int from, steady_clock::time_point deadline) {
   }
 }
 
-// Waits for the child process, which exits automatically after it has reaped its own child. An unreaped child
-// would stay in the namespace and prevent the exit of the namespace's init.
+// Waits until the child process has exited, and kills it at the deadline. The child process exits after it
+// has reaped its own child. An unreaped child would stay in the namespace and prevent the exit of the
+// namespace's init.
 void await_look(pid_t child, steady_clock::time_point deadline) {
   const UniqueFd ended(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now());

@@ -14,9 +14,10 @@
 
 namespace ckpt::agent::host {
 
-// Returns a text for each queue.
+// Returns a text for each queue that counts as the job's and that no process has open.
 [[nodiscard]] std::vector<std::string> message_queues_of(const NameOwner& owner);
-// Returns a text for each queue of the IPC namespace of `root`, which is the job's own.
+// Returns a text for each queue of the IPC namespace of `root`, which is the job's own. If a living job's
+// queues cannot be read, the result is one text about that.
 [[nodiscard]] std::vector<std::string> message_queues_within(pid_t root);
 
 }  // namespace ckpt::agent::host

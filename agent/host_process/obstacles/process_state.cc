@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kMaxStateText = 1u << 16;
 constexpr std::size_t kSpareDescriptors = 4;  // number of free descriptors that CRIU needs in the process
 // The number of descriptors that CRIU opens for itself in the process. They are above the process's highest
-// descriptor and below CRIU's own limit, in steps of 128.
+// descriptor and below CRIU's own limit, rounded down to a multiple of 128.
 constexpr std::uint64_t kCriuDescriptors = 64;
 constexpr std::uint64_t kDescriptorStep = 128;
 constexpr int kResetOnFork = 0x40000000;
@@ -115,7 +115,8 @@ class ProcessInspection {
   std::vector<std::string> found_;
 };
 
-// Checks the namespaces. CRIU reports "Can't dump nested user namespace".
+// Checks that the process is in the namespaces of the node and of the job's first process, as far as it must
+// share them. CRIU reports "Can't dump nested user namespace".
 void ProcessInspection::check_namespaces() {
   const std::string folder = proc_path(pid_, "/ns/");
   std::vector<const char*> of_node = {"net"};
@@ -140,7 +141,8 @@ void ProcessInspection::check_namespaces() {
   }
 }
 
-// Checks the user. No process at the target may have other rights than the job's user.
+// Checks that the process has only the user and group ids of the job's first process. No process at the
+// target may have other rights than the job's user.
 void ProcessInspection::check_user() {
   const std::string first = pid_ == root_ ? status_ : state_text(proc_path(root_, ""));
   for (const char* name : {"Uid", "Gid"}) {
@@ -156,15 +158,16 @@ void ProcessInspection::check_user() {
   }
 }
 
-// Checks the system call filter. The kernel does not let a filtered process suspend the filter of another
-// process: "suspending seccomp failed: EPERM".
+// Checks that the process and this agent do not both run under a system call filter. The kernel does not let
+// a filtered process suspend the filter of another process: "suspending seccomp failed: EPERM".
 void ProcessInspection::check_filter() {
   if (state_number(status_, "Seccomp") == 0 || state_number(state_text("/proc/self"), "Seccomp") == 0) return;
   add("runs under a system call filter (seccomp), as this agent does, so CRIU cannot save the process: start "
       "the agent without a filter (seccomp=unconfined)");
 }
 
-// Checks the first thread. CRIU reports "Zombies with threads are not supported".
+// Checks that the first thread has not exited before the other threads. CRIU reports "Zombies with threads
+// are not supported".
 void ProcessInspection::check_leader() {
   const auto state = state_words(status_, "State");
   if (!state.empty() && state.front() == "Z" && state_number(status_, "Threads") > 1)
@@ -172,7 +175,8 @@ void ProcessInspection::check_leader() {
         "thread wait for the other threads");
 }
 
-// Checks what the process shares with its parent. CRIU reports "Can't make VM id" or "Can't make FS id".
+// Checks that the process shares neither its memory nor its working directory with its parent. CRIU reports
+// "Can't make VM id" or "Can't make FS id".
 void ProcessInspection::check_parent() {
   const auto parent = static_cast<pid_t>(state_number(status_, "PPid"));
   if (pid_ == root_ || parent <= 1) return;
@@ -190,8 +194,9 @@ void ProcessInspection::check_threads() {
   }
 }
 
-// Checks one thread. Returns true if one text for all threads suffices. CRIU gives a restored thread the
-// settings of the first thread.
+// Checks a thread's tracer and scheduling policy, and checks that it has the first thread's namespaces,
+// descriptors and working directory. CRIU gives a restored thread those of the first thread. Returns true
+// after such a difference, because one text for all threads suffices.
 bool ProcessInspection::check_thread(pid_t thread) {
   const std::string folder = proc_path(pid_, "/task/") + std::to_string(thread);
   check_tracer(thread == pid_ ? status_ : state_text(folder));
@@ -213,7 +218,8 @@ bool ProcessInspection::check_thread(pid_t thread) {
   return false;
 }
 
-// Checks for a tracer. CRIU reports "Unseizable non-zombie".
+// Checks that the thread has no tracer that stays attached during the dump. CRIU reports "Unseizable
+// non-zombie".
 void ProcessInspection::check_tracer(const std::string& status) {
   const auto tracer = static_cast<pid_t>(state_number(status, "TracerPid"));
   if (tracer == 0 || is_traced_ || own_.contains(tracer)) return;
@@ -221,7 +227,8 @@ void ProcessInspection::check_tracer(const std::string& status) {
   add("is traced by " + name_of_process(tracer) + ": detach the tracer first");
 }
 
-// Checks the scheduling policy. CRIU reports "Inconsistent sched params" at the restore.
+// Checks that CRIU can restore the thread's scheduling policy. CRIU reports "Inconsistent sched params" at
+// the restore.
 void ProcessInspection::check_schedule(pid_t thread) {
   static constexpr std::array<int, 5> kKnown = {SCHED_OTHER, SCHED_FIFO, SCHED_RR, SCHED_BATCH, SCHED_IDLE};
   const int policy = ::sched_getscheduler(thread);
@@ -244,8 +251,9 @@ std::uint64_t limit_of_criu() {
   return max_descriptors.has_value() ? std::strtoull(max_descriptors->c_str(), nullptr, 10) : own.rlim_max;
 }
 
-// Checks the descriptor limits. CRIU reports "Can't create memfd in victim", or "Can't chose service_fd_base"
-// at the restore.
+// Checks that the process has free descriptors for CRIU, and that its highest descriptor leaves space below
+// CRIU's own limit. CRIU reports "Can't create memfd in victim", or "Can't chose service_fd_base" at the
+// restore.
 void ProcessInspection::check_descriptors() {
   std::uint64_t count = 0;
   std::uint64_t highest = 0;

@@ -14,7 +14,7 @@
 namespace ckpt::agent::host {
 namespace {
 
-// Adds an owner for each inode that has no owner yet.
+// Adds the process as the owner of every inode of `inodes` that it has open and that has no owner yet.
 void scan_process(const std::filesystem::path& process, const std::set<Inode>& inodes, const char* kind,
                   std::map<Inode, Owner>& owners) {
   std::error_code gone;

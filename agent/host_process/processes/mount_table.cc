@@ -116,7 +116,7 @@ void remove_covered(std::vector<Mount>& mounts) {
     if (mount.id != mount.parent) covers.emplace(mount.parent, mount.path);
     known.emplace(mount.id, std::pair(mount.parent, mount.path));
   }
-  // Checks the way from the root of mount `parent` to `path`: another mount may lie on it.
+  // Checks whether another mount covers a folder on the path from the root of mount `parent` to `path`.
   const auto is_covered_on_the_way = [&covers](int parent, const std::string& path) {
     for (std::size_t end = path.size(); end > 1;) {
       end = path.rfind('/', end - 1);
@@ -126,7 +126,7 @@ void remove_covered(std::vector<Mount>& mounts) {
     return false;
   };
   const auto is_covered = [&](const Mount& mount) {
-    if (covers.contains({mount.id, mount.path})) return true;  // another mount lies on top
+    if (covers.contains({mount.id, mount.path})) return true;  // another mount covers this one completely
     int parent = mount.parent;
     std::string path = mount.path;
     auto at = known.find(parent);

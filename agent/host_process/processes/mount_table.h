@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel's table of the mounts of a mount namespace (/proc/PID/mountinfo).
-// Threads: any. Errors: none. The table of a process that has ended is empty. The functions read the table
-// only, because a look at a network mount whose server is gone does not return.
+// Threads: any. Errors: none. The table of a process that has exited is empty. The functions read only the
+// table, because an access to a network mount whose server is gone does not return.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace ckpt::agent::host {
 
-// The limit of mounts that are read. The table of a node with more is cut.
+// The maximum number of mounts that are read. Further mounts of a table are ignored.
 inline constexpr std::size_t kMaxMounts = 8192;
 
 struct Mount {
   int id = 0;
   int parent = 0;
-  std::string device;       // "8:1", which is the same for all mounts of one file system
-  std::string root;         // the folder of the file system that is mounted
-  std::string path;         // the place in the namespace
-  std::uint32_t flags = 0;  // MS_RDONLY and the like
-  // The number of the group whose mounts and unmounts below this mount reach others (mount_namespaces(7)). 0
-  // means that none do.
+  std::string device;  // device number, such as "8:1", which is the same for all mounts of one file system
+  std::string root;    // the folder within the file system that is mounted at `path`
+  std::string path;    // path of the mount in the mount namespace
+  std::uint32_t flags = 0;  // flags of mount(2), such as MS_RDONLY
+  // The number of the peer group of this mount. Mounts and unmounts below this mount propagate within the
+  // group (mount_namespaces(7)). 0 means that nothing propagates.
   std::uint32_t group = 0;
   bool is_unbindable = false;
   bool is_of_one_user = false;  // a FUSE mount of a user that even root may not look at
   std::string type;
 };
 
-// Returns the mounts of the process with the folder `process`, such as "/proc/self".
+// Returns the mounts of the process whose folder under /proc is `process`, such as "/proc/self".
 [[nodiscard]] std::vector<Mount> mounts_seen_by(const std::string& process);
 // Returns the mounts in the text of a mountinfo. Lines that are malformed are left out.
 [[nodiscard]] std::vector<Mount> parse_mounts(const std::string& text);

@@ -20,7 +20,8 @@ std::int64_t clock_ms(clockid_t clock) {
   return time.tv_sec * kMsPerSecond + time.tv_nsec / 1'000'000;
 }
 
-// Returns the start time of a process. The kernel reports the start in ticks since the machine's boot.
+// Returns the start time of a process in milliseconds of Unix time. The kernel reports the start in ticks
+// since the machine's boot.
 std::int64_t start_unix_ms(pid_t pid) {
   const auto ticks = static_cast<std::int64_t>(start_ticks_of(pid));
   return clock_ms(CLOCK_REALTIME) - clock_ms(CLOCK_BOOTTIME) + ticks * kMsPerSecond / ::sysconf(_SC_CLK_TCK);

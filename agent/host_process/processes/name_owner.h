@@ -34,7 +34,8 @@ struct NameOwner {
   bool is_alone = false;
 };
 
-// Returns the owner's facts. The process of an adopted job is older than the job's instance.
+// Returns the facts about the owner, the job with process `root`. An adopted job's process is older than the
+// job's instance, so the earlier of the two start times counts.
 [[nodiscard]] NameOwner name_owner(pid_t root, const NameRules& rules);
 
 // Checks whether `root` has a PID namespace other than this process's.

@@ -38,7 +38,7 @@ std::uint64_t system_v_bytes() {
   std::uint64_t bytes = 0;
   std::istringstream lines(text.has_value() ? *text : std::string());
   std::string line;
-  std::getline(lines, line);  // the names of the fields
+  std::getline(lines, line);  // skips the names of the fields
   while (std::getline(lines, line)) {
     std::istringstream words(line);
     std::string key, id, mode;
@@ -48,7 +48,8 @@ std::uint64_t system_v_bytes() {
   return bytes;
 }
 
-// Checks whether `mount` is the node's mount `other`, or a part of its tree at the node's path.
+// Checks whether `mount` is the node's mount `other`, or a folder of that mount, at the same path as on the
+// node.
 bool is_part_of(const Mount& mount, const Mount& other) {
   if (!lies_in(mount.root, other.root)) return false;
   const std::string below = mount.root.substr(other.root == "/" ? 0 : other.root.size());
@@ -93,7 +94,7 @@ bool within_ipc_of(pid_t root, const std::function<void()>& look) {
     if (entered) look();
   };
   try {
-    std::thread(enter).join();  // the namespace is the calling thread's alone
+    std::thread(enter).join();  // setns(2) changes the IPC namespace of the calling thread only
   } catch (const std::system_error&) {
     return false;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mounts that a job with namespaces of its own has alone (docs/adr/0056): its /dev/shm and, on request,
-// its /tmp. CRIU saves their contents with the process, so nothing of them is compared with the target, made
-// there or removed. The node's other mounts are the same inside the job.
-// Threads: any. The functions read files of the job. Errors: none. A job that has ended has no files.
+// The mounts that only a job with its own namespaces has (docs/adr/0056): its /dev/shm and, on request, its
+// /tmp. CRIU saves their contents with the process. Their files are therefore neither compared with the
+// target, nor created there, nor removed. The node's other mounts are the same inside the job.
+// Threads: any. The functions read files of the job. Errors: none. A job that has exited has no files.
 #pragma once
 
 #include <sys/types.h>
@@ -25,17 +25,17 @@ struct OwnNamespaces {
   [[nodiscard]] bool contains(const std::string& path) const;
 };
 
-// Returns the bytes of memory that the files in the folders use, and the job's System V shared memory. The
-// function starts a thread.
+// Returns the number of bytes that the files in the folders and the job's System V shared memory use
+// together. The function starts a thread.
 [[nodiscard]] std::uint64_t own_memory_bytes(pid_t root, const OwnNamespaces& own);
 
 // Calls `look` in a thread of its own within the IPC namespace of `root`. Returns false if the thread could not
 // enter the namespace.
 bool within_ipc_of(pid_t root, const std::function<void()>& look);
 
-// Returns a text for each namespace and each mount with which the job `root` cannot move. Namespaces that are
-// the node's were not made: an older agent or keeper has started the job. A mount that only the job has would
-// have to be packed or mounted again.
+// Returns texts for the obstacles in the namespaces of the job `root`. A namespace that is still the node's
+// is an obstacle: an older agent or keeper has started the job without a namespace of its own. A mount that
+// only the job has is an obstacle, because it would have to be packed or mounted again.
 [[nodiscard]] std::vector<std::string> why_not_own(pid_t root, const OwnNamespaces& own);
 // Returns the paths of mounts that are neither the node's nor the job's folders.
 [[nodiscard]] std::vector<std::string> strange_mounts(const std::vector<Mount>& of_job,

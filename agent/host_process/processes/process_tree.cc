@@ -73,7 +73,8 @@ bool is_memory_file(std::string_view name) {
   return name.starts_with("/memfd:") || name.starts_with("/dev/zero (deleted)") || name.starts_with("/SYSV");
 }
 
-// Finds memory that processes share without a file's name: shared mappings and open memory files.
+// Adds to `found` the memory that process `pid` shares without a file's name: shared mappings and open memory
+// files.
 void add_shared_memory(pid_t pid, std::set<FileId>& found) {
   std::error_code gone;
   std::filesystem::directory_iterator file(proc_path(pid, "/fd"), gone);

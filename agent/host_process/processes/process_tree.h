@@ -43,8 +43,8 @@ Result<std::vector<pid_t>> processes_of(pid_t root);
 // Checks whether a signal (SIGSTOP, SIGTSTP, ...), and not a tracer, has stopped the process.
 [[nodiscard]] bool is_stopped(pid_t pid);
 
-// Checks whether the process survives the signal. The process then has a handler for the signal, ignores the
-// signal, or waits for it.
+// Checks whether the process survives the signal: it has a handler for the signal, ignores the signal, or
+// blocks it to wait for it.
 [[nodiscard]] bool withstands(pid_t pid, int signal);
 
 // Continues all processes of the tree (SIGCONT) except `stopped`. The program had stopped these processes
@@ -93,9 +93,10 @@ struct TreeSize {
   std::uint64_t threads = 0;
   std::uint64_t descriptors = 0;
   std::uint64_t mappings = 0;
-  std::uint64_t most_mappings = 0;  // most mappings of one process
+  std::uint64_t most_mappings = 0;  // largest number of mappings that one process has
   std::vector<pid_t> members;
-  // Returns the size without `bytes` of the shared memory. Those bytes are transferred separately.
+  // Returns the private and the shared memory in bytes, without `bytes` of the shared memory. Those bytes are
+  // transferred separately.
   [[nodiscard]] std::uint64_t without_shared(std::uint64_t bytes) const {
     return private_bytes + (shared_bytes > bytes ? shared_bytes - bytes : 0);
   }
@@ -108,7 +109,7 @@ struct TreeSize {
 // Returns "/proc/PID" followed by `rest`, which begins with a slash.
 [[nodiscard]] std::string proc_path(pid_t pid, const std::string& rest);
 
-// Returns only the bytes of the estimate for a dump.
+// Returns the estimated maximum number of bytes that a dump of the tree writes (DumpEstimate::bytes).
 Result<std::uint64_t> dump_bytes(pid_t root);
 
 // Returns the time limit for work on the whole tree (time_limit.h).

@@ -129,7 +129,8 @@ Processors ProcessorMap::translate(const Processors& wanted) const {
     else if (has_processor(here_, processor))
       add_processor(found, processor);
   }
-  // Several missing processors may share a stand-in.
+  // Several missing processors may share a stand-in, so other processors of the target are added to keep the
+  // number.
   std::size_t lacking = std::min(count_processors(wanted), count_processors(here_)) - count_processors(found);
   for (std::size_t i = 0; lacking > 0 && i < here_.size() * kWordBits; ++i) {
     if (!has_processor(here_, i) || has_processor(found, i)) continue;

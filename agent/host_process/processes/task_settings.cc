@@ -65,8 +65,8 @@ std::uint32_t io_priority_of(pid_t thread) {
   return value > 0 && IOPRIO_PRIO_CLASS(value) != IOPRIO_CLASS_NONE ? static_cast<std::uint32_t>(value) : 0;
 }
 
-// The kernel's struct sched_attr, in the part that sched_getattr(2) always has. Headers of libc and of the
-// kernel do not agree on who declares it.
+// The part of the kernel's struct sched_attr that sched_getattr(2) always has. It is defined here, because
+// the headers of libc and of the kernel do not agree on which of them declares it.
 struct Scheduling {
   std::uint32_t size = 48;
   std::uint32_t policy = 0;
@@ -87,7 +87,8 @@ std::optional<Scheduling> scheduling_of(pid_t thread) {
   return found;
 }
 
-// Returns 0 for a thread whose policy has no time slice, and on a kernel that does not tell it.
+// Returns the time slice of a thread in nanoseconds. The result is 0 if the thread's policy has no time
+// slice, or if the kernel does not report it.
 std::uint64_t slice_of(pid_t thread) {
   const auto found = scheduling_of(thread);
   return found ? found->runtime : 0;
@@ -101,7 +102,8 @@ bool set_slice(pid_t thread, std::uint64_t slice_ns) {
   return ::syscall(SYS_sched_setattr, thread, &*wanted, 0) == 0;
 }
 
-// Returns the nice value in a text such as "/autogroup-25 nice 7", of a process that leads its session.
+// Returns the nice value of the session that the process leads, from a text such as "/autogroup-25 nice 7".
+// The result is 0 if the process does not lead its session.
 std::int32_t session_nice_of(pid_t process) {
   if (::getsid(process) != process) return 0;
   const std::string text = whole_text(proc_path(process, "/autogroup"));
@@ -154,7 +156,7 @@ bool write_text(const std::string& path, const std::string& text) {
   return file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-// Counts the threads that are not on their own processors.
+// Counts the threads that run on stand-ins, and those among them that have fewer processors than before.
 struct Rebound {
   std::size_t threads = 0;
   std::size_t with_fewer = 0;
@@ -187,7 +189,7 @@ void apply_to_process(pid_t process, const ProcessSettings& wanted) {
     report_refused("nice value of the session", process);
 }
 
-// Returns the list of processors, or its begin. The frame of a report is small.
+// Returns the list of processors as text. A long list is cut, because the frame of a report is small.
 std::string short_text_of(const Processors& set) {
   const std::string text = text_of_processors(set);
   if (text.size() <= kMaxListText) return text;
@@ -206,7 +208,8 @@ std::vector<std::string> remarks_on(const Rebound& rebound, const ProcessorMap& 
   return {text};
 }
 
-// Returns the processors that threads with settings of their own name.
+// Returns all processors that the recorded settings of threads name. A thread that may run on all processors
+// names none.
 Processors named_processors(const TaskSettings& settings) {
   Processors named;
   for (const ThreadSettings& thread : settings.threads) {

@@ -45,7 +45,7 @@ struct ProcessSettings {
   // Version 2 adds the nice value of the session.
   static constexpr std::uint8_t kVersion = 2, kCompat = 1;
   static constexpr std::string_view kName = "ProcessSettings";
-  std::uint32_t process = 0;  // id of the thread or process in its own PID namespace
+  std::uint32_t process = 0;  // id of the process in its own PID namespace
   std::uint32_t core_dump_filter = 0;
   std::int32_t session_nice = 0;  // nice value of the session's autogroup
   template <class A>
@@ -66,12 +66,12 @@ struct TaskSettings {
 };
 
 Result<TaskSettings> settings_of(pid_t root);
-// Applies the settings to a restored tree that is stopped. Returns remarks on what is not as it was at the
-// source, at most one for each kind of setting, and each shorter than 1000 bytes.
+// Applies the settings to a restored tree that is stopped. Returns remarks on settings that differ from those
+// at the source: at most one for each kind of setting, each shorter than 1000 bytes.
 Result<std::vector<std::string>> apply_settings(pid_t root, const TaskSettings& settings);
 
-// Writes or reads the settings in the image's folder. The source writes them after a dump, and the target
-// reads them. An older source saves no settings.
+// Writes the settings into the image's folder at the source, after a dump. The function saved_settings()
+// reads them at the target. The image of an older source has no settings.
 Result<void> save_settings(pid_t root, const std::string& images);
 Result<TaskSettings> saved_settings(const std::string& images);
 

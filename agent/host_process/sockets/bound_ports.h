@@ -18,8 +18,8 @@ class BoundPorts {
  public:
   // Shares the ports of all processes under `root`, which are stopped.
   Result<void> share(pid_t root);
-  // Restores the program's own option before the program continues. Sockets that were closed in the meantime
-  // are left out.
+  // Restores the program's own value of SO_REUSEPORT before the program continues. Sockets that were closed
+  // in the meantime are left out.
   void take_back();
 
  private:

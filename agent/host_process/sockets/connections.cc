@@ -28,8 +28,8 @@ bool set_option(int socket, int level, int name, int value) {
   return ::setsockopt(socket, level, name, &value, sizeof value) == 0;
 }
 
-// Returns the address of a socket in the one form that both ends have. A socket of IPv6 can have an IPv4
-// address.
+// Converts an IPv4 address that an IPv6 socket reports ("[::ffff:10.0.0.1]:22") to the form of an IPv4
+// socket. The addresses of both ends can then be compared. Other addresses are returned unchanged.
 std::string one_form(const std::string& address) {
   constexpr std::string_view kMapped = "[::ffff:";
   const std::size_t end = address.find("]:");
@@ -69,7 +69,8 @@ Result<ConnectionRepair> ConnectionRepair::before(pid_t root) {
 
 Result<void> ConnectionRepair::end(pid_t root, const std::map<Inode, Connection>& kept) const {
   if (is_recorded_ && reuse_.empty()) return ok();
-  // The kernel's tables do not list a connection that has failed since the dump. So all sockets are visited.
+  // All sockets are visited, because the kernel's tables do not list a connection that has failed since the
+  // dump.
   return for_each_socket(root, [&](Inode inode, const BorrowedSocket& socket) -> Result<void> {
     if (kept.contains(inode) || !socket.fd) return ok();
     admit_packets(socket.fd.get());

@@ -23,9 +23,9 @@ namespace ckpt::agent::host {
 
 class ConnectionRepair {
  public:
-  // Records the options of the sockets before the dump, because repair mode changes one option.
+  // Records the sockets' values of SO_REUSEADDR before the dump, because repair mode changes this option.
   static Result<ConnectionRepair> before(pid_t root);
-  // Checks whether there are such connections. A dump must then save them.
+  // Checks whether the tree had TCP connections when before() was called. A dump must then save them.
   [[nodiscard]] bool has_any() const noexcept { return !reuse_.empty(); }
   // Turns off repair mode after a dump, before the processes continue, and ends hold_packets(). An agent that
   // has not begun the dump may call this function, too. The sockets `kept` stay as they are.
@@ -33,7 +33,7 @@ class ConnectionRepair {
 
  private:
   std::map<Inode, int> reuse_;  // value of SO_REUSEADDR for each socket
-  bool is_recorded_ = false;    // true after before(): no other socket can be in repair mode
+  bool is_recorded_ = false;    // true after before(): only the sockets in reuse_ can be in repair mode
 };
 
 }  // namespace ckpt::agent::host

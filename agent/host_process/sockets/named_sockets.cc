@@ -29,7 +29,8 @@ struct BoundPath {
   std::string path;
 };
 
-// Reads the table with the heading "Num RefCount Protocol Flags Type St Inode Path".
+// Returns the Unix sockets in the process's network that are bound to a path. The table in /proc/PID/net/unix
+// has the heading "Num RefCount Protocol Flags Type St Inode Path".
 std::vector<BoundPath> bound_paths(pid_t pid) {
   std::vector<BoundPath> bound;
   const auto table = read_file(proc_path(pid, "/net/unix"), kMaxUnixTableBytes);
@@ -51,7 +52,7 @@ bool is_socket(const std::string& path) {
   return ::lstat(path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode);
 }
 
-// Checks for a folder such as /tmp, in which every user may create files.
+// Checks whether the folder is one such as /tmp, in which every user may create files.
 bool is_for_everybody(const fs::path& folder) {
   struct stat facts {};
   return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && (facts.st_mode & S_ISVTX) != 0 &&

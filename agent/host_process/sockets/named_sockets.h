@@ -48,8 +48,8 @@ struct NamedSockets {
 // Returns the sockets of the tree, without those in the job's own folders.
 Result<NamedSockets> named_sockets_of(pid_t root, const OwnNamespaces& own = {});
 
-// Returns a text for each folder that this target lacks and that is not created. A folder is created only
-// within a folder in which every user may create files (/tmp).
+// Returns a text for each folder that this target lacks and that make_socket_folders() cannot create. A
+// folder is created only within a folder in which every user may create files (/tmp).
 std::vector<std::string> why_no_folder(const std::vector<SocketFolder>& folders);
 // Records the folders in the image's folder. Call this function at the source, after the dump.
 Result<void> save_socket_folders(pid_t root, const std::string& images, const OwnNamespaces& own = {});

@@ -20,10 +20,11 @@ namespace ckpt::agent::host {
 namespace {
 
 constexpr int kRepairOn = 1;
-constexpr int kRepairOffInSilence = -1;           // without a packet to the peer
-constexpr in_port_t kAnyPort = 9;                 // no packet is sent to it before the reset
-constexpr std::uint32_t kOwnFilter = 0x676d6370;  // identifies the filter
-// The filter that accepts nothing. Its first instruction has no effect.
+constexpr int kRepairOffInSilence = -1;  // turns off repair mode without sending a packet to the peer
+constexpr in_port_t kAnyPort = 9;        // any port will do, because no packet is sent to it before the reset
+constexpr std::uint32_t kOwnFilter = 0x676d6370;  // number in the filter's first instruction, by which the
+                                                  // filter is recognized
+// The filter that drops every packet. Its first instruction has no effect, and only contains kOwnFilter.
 constexpr std::array<sock_filter, 2> kNoPackets = {
     {{BPF_LD | BPF_IMM, 0, 0, kOwnFilter}, {BPF_RET | BPF_K, 0, 0, 0}}};
 
@@ -74,7 +75,8 @@ bool connect_in_repair(int socket) {
              : ::connect(socket, reinterpret_cast<const sockaddr*>(&four), sizeof four) == 0;
 }
 
-// Gives an unconnected socket the error of a reset. The kernel sets it only for a socket that was connected.
+// Gives an unconnected socket the error of a reset. The kernel sets this error only for a socket that was
+// connected, so the function connects and disconnects the socket.
 Result<void> report_reset(const BorrowedSocket& socket) {
   const int fd = socket.fd.get();
   const auto failed = [&socket] {
@@ -89,7 +91,7 @@ Result<void> report_reset(const BorrowedSocket& socket) {
   (void)set_value(fd, SOL_SOCKET, SO_REUSEADDR, reuse > 0 ? 1 : 0);
   if (!is_connected) errno = reason;
   if (!is_connected || !is_repaired || !disconnect(fd)) return failed();
-  (void)::shutdown(fd, SHUT_RDWR);  // the kernel notes it, although it returns ENOTCONN
+  (void)::shutdown(fd, SHUT_RDWR);  // the kernel records the shutdown, although the call returns ENOTCONN
   return ok();
 }
 
@@ -135,7 +137,7 @@ Result<void> reset_outer(pid_t root) {
     const int fd = socket.fd.get();
     if (value_of(fd, IPPROTO_TCP, TCP_REPAIR) == kRepairOn)
       (void)set_value(fd, IPPROTO_TCP, TCP_REPAIR, kRepairOffInSilence);
-    const linger at_once = {1, 0};  // a reset at the latest when the process ends
+    const linger at_once = {1, 0};  // the kernel sends a reset, at the latest when the process exits
     (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     (void)disconnect(fd);
     return ok();

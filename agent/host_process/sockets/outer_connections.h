@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP connections of a process tree to programs outside of the tree, for a move that ends them
-// (--connections reset). The source keeps them until the move is final, because the program may go back.
-// Then its ends are reset. At the target the program's sockets read that they were reset.
+// TCP connections of a process tree to programs outside of the tree, for a move that ends them (--connections
+// reset). The source keeps the connections until the move is final, because the program may continue at the
+// source. Then the source resets its ends. At the target the program's sockets report that their connections
+// were reset.
 // Threads: any. The functions read files under /proc (use offload()). Errors: kIo. Sockets that were closed
 // in the meantime are left out.
 #pragma once
@@ -17,14 +18,16 @@ namespace ckpt::agent::host {
 
 struct TreeConnections {
   std::map<Inode, Connection> inner;  // established connections with both ends in the tree
-  std::map<Inode, Connection> outer;  // all others, also those that are being opened or closed
+  std::map<Inode, Connection> outer;  // all other connections, including those that are being opened or
+                                      // closed
 };
 Result<TreeConnections> connections_of(pid_t root);
 
-// Drops the packets of the outer connections until admit_packets(), so that peers send them again. Call this
-// before a dump that saves connections. CRIU fails if a packet changes a queue that it reads.
+// Drops the packets of the outer connections until admit_packets(). The peers then send these packets again.
+// Call this function before a dump that saves connections, because CRIU fails if a packet changes a queue
+// while CRIU reads it.
 Result<void> hold_packets(pid_t root, const std::map<Inode, Connection>& outer);
-// Ends hold_packets() for one socket. Other filters stay.
+// Removes the filter of hold_packets() from one socket. Other filters stay.
 void admit_packets(int socket);
 
 // Ends the outer connections of a stopped tree that does not continue here. Each peer receives a reset.

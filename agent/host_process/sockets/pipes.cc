@@ -72,7 +72,7 @@ Result<std::vector<std::string>> TreePipes::to_outside(pid_t root) {
   std::vector<std::string> texts;
   for (const auto& [inode, pipe] : pipes_) {
     const auto owner = owners.find(inode);
-    // The tree's own end has the same inode number.
+    // An owner in the tree is not the other end, because the tree's own end has the same inode number.
     const bool is_known =
         owner != owners.end() && std::find(tree.begin(), tree.end(), owner->second.pid) == tree.end();
     if (!is_known && !has_other_end(inode, pipe.pid, pipe.number)) continue;

@@ -18,7 +18,8 @@ namespace ckpt::agent::host {
 
 class TreePipes {
  public:
-  // Records descriptor `number` of `pid`. `access` is its O_ACCMODE.
+  // Records an end of the pipe: descriptor `number` of process `pid`. `access` is the descriptor's access
+  // mode (O_ACCMODE).
   void note(Inode pipe, pid_t pid, int number, int access);
   // Returns the recorded pipes that lead outside their tree, each as text. The tree may run: the function
   // also checks ends that the tree has opened since. An end that was closed in the meantime leads to no

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets of this machine according to the kernel. They show which sockets of a process tree have a peer
+// Reads the sockets of this machine from the kernel. They show which sockets of a process tree have a peer
 // outside the tree.
 // Threads: any. Errors: kIo if the kernel does not answer.
 #pragma once

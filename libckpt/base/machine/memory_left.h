@@ -12,8 +12,8 @@ namespace ckpt {
 
 inline constexpr std::uint64_t kMemoryUnknown = std::numeric_limits<std::uint64_t>::max();
 
-// Returns the memory in bytes, or kMemoryUnknown if nothing can be read. `proc` and `groups` are the mount
-// points of these file systems.
+// Returns the bytes that this process may still take, or kMemoryUnknown if nothing can be read. `proc` and
+// `groups` are the mount points of procfs and of the control groups' file system.
 [[nodiscard]] std::uint64_t memory_left(const std::string& proc = "/proc",
                                         const std::string& groups = "/sys/fs/cgroup");
 
