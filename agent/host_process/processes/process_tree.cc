@@ -69,8 +69,10 @@ pid_t innermost_id_of(pid_t pid) {
 
 using FileId = std::pair<dev_t, ino_t>;
 
+// Checks for memory that CRIU numbers together with the pages of the process. System V segments are not: CRIU
+// saves them with the IPC namespace, after all processes.
 bool is_memory_file(std::string_view name) {
-  return name.starts_with("/memfd:") || name.starts_with("/dev/zero (deleted)") || name.starts_with("/SYSV");
+  return name.starts_with("/memfd:") || name.starts_with("/dev/zero (deleted)");
 }
 
 // Adds to `found` the memory that process `pid` shares without a file's name: shared mappings and open memory
