@@ -195,6 +195,7 @@ TEST_F(LooksTest, ConnectionsSettingOfTheMoveOverridesTheSettingOfTheJob) {
 }
 
 TEST_F(LooksTest, JobWithItsOwnNamespacesStartsOnlyOnANodeThatGivesThem) {
+  two_nodes();
   b_->inventory.gives_namespaces = true;
   start_with_program();
   const auto start = [this](const char* node) {

@@ -186,9 +186,10 @@ TEST(Commands, MigrateSendsItsOptionsAndPrintsTheReport) {
   EXPECT_EQ(
       Json::parse(coordinator.requests().at(0).body),
       Json::parse(
-          R"({"to":"node-b:0","strategy":"stop-copy","max_downtime_ms":200.0,"if_not_converged":"abort","communicators":"in-pause","bandwidth":1073741824,
+          R"({"to":"node-b:0","strategy":"stop-copy","max_downtime_ms":200.0,"if_not_converged":"abort","communicators":"in-pause",
+                            "connections":"reset","bandwidth":1073741824,
                             "max_rounds":5,"timeout_ms":600000.0,"codec":"difference","shadow_memory_bytes":4294967296,
-                            "slowdown_percent":2.5,"reason":"r","connections":"reset"})"));
+                            "slowdown_percent":2.5,"reason":"r"})"));
   EXPECT_EQ(coordinator.requests().at(0).target, "/v1/jobs/train/migrate");
   EXPECT_EQ(coordinator.requests().at(2).target, "/v1/migrations/m7/watch?since=4&timeout_ms=30000");
   EXPECT_NE(ended.out.find("moved train (j3) node-a:0 -> node-b:0"), std::string::npos) << ended.out;
