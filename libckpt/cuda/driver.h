@@ -6,8 +6,7 @@
 // function, which the error names. Optional functions that the driver lacks are null.
 #pragma once
 
-#define __CUDA_API_VERSION_INTERNAL  // makes cuda.h declare the _v2 names themselves instead of macros over \
-                                     // them
+#define __CUDA_API_VERSION_INTERNAL  // declares the _v2 names themselves instead of macros over them
 #include <cuda.h>
 
 #include <string>

@@ -9,6 +9,7 @@ namespace {
 
 std::vector<std::string> paths_of(const std::vector<Mount>& mounts) {
   std::vector<std::string> paths;
+  paths.reserve(mounts.size());
   for (const Mount& mount : mounts) paths.push_back(mount.path);
   return paths;
 }

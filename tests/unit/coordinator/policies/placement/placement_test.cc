@@ -191,7 +191,7 @@ TEST(PlacementFilter, EachFilterReportsItsReason) {
         v.networks = {{"lab", "10.0.1.2", wire::LaneTransport::kUcxTrusted}};
         r.networks = {{"data", "10.0.0.1", wire::LaneTransport::kTls}};
       },
-      "the nodes have no common network: the target has lab (ucx-trusted), the source has data (tls)");
+      "the nodes have no common network: the target has lab (ucx-trusted), but the source has data (tls)");
 }
 
 TEST(SharedNetwork, SharedNetworkIsTheFirstSourceNetworkThatTheTargetHas) {
