@@ -34,9 +34,9 @@ class Server(python_job.Plain):
         try:
             while word := connection.recv(4):
                 connection.sendall(word[::-1])
-            print("a client closed", flush=True)
+            print("a client closed\n", end="", flush=True)
         except OSError as error:
-            print(f"a client was lost: {errno.errorcode[error.errno]}", flush=True)
+            print(f"a client was lost: {errno.errorcode[error.errno]}\n", end="", flush=True)
 
 
 def peer():

@@ -413,7 +413,7 @@ def main():
         total = (total * 31 + helpers.ask(step)) % 2**61
         if step % COMPARE_EVERY == 0:
             device.compare()
-        print(f"step {step}", flush=True)
+        print(f"step {step}\n", end="", flush=True)  # one write: threads may print, too
         pace.wait(step)
     device.compare()
     helpers.end()
