@@ -191,7 +191,7 @@ void apply_to_process(pid_t process, const ProcessSettings& wanted) {
 
 // Returns the list of processors as text. A long list is cut, because the frame of a report is small.
 std::string short_text_of(const Processors& set) {
-  const std::string text = text_of_processors(set);
+  std::string text = text_of_processors(set);
   if (text.size() <= kMaxListText) return text;
   return text.substr(0, text.rfind(',', kMaxListText)) + ", ...";
 }
