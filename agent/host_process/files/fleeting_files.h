@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include "agent/host_process/files/file_fact.h"
@@ -17,10 +18,17 @@ namespace ckpt::agent::host {
 // record its age.
 inline constexpr std::chrono::milliseconds kLasts{400};
 
+// The timing of the checks. Tests replace it.
+struct Glances {
+  std::chrono::milliseconds lasts =
+      kLasts;                  // the age of a lasting file, and the limit of all checks together
+  std::function<void()> wait;  // waits between two checks; empty: sleeps briefly
+};
+
 // Removes from the list the files whose names were missing at one of the checks. This includes a name that
 // exists again, because a program may create a journal repeatedly under one name. Returns true if a file was
 // removed. The program may still have such a file open, without a name or under another name. The caller
 // therefore makes a new list.
-bool leave_out_fleeting(std::vector<FileFact>& facts);
+bool leave_out_fleeting(std::vector<FileFact>& facts, const Glances& glances = {});
 
 }  // namespace ckpt::agent::host

@@ -285,6 +285,28 @@ Task<Result<void>> ProcessSource::end_rounds(std::shared_ptr<Job> job) {
   co_return ok();
 }
 
+// Prepares the connections of the stopped tree for the dump, and chooses how CRIU treats them.
+Task<Result<void>> ProcessSource::choose_connections(pid_t root, host::DumpOptions& options) {
+  CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
+  options.connections = has_connections_;
+  options.ends_connections = rules_.ends_connections;
+  if (options.ends_connections) {
+    CKPT_CO_TRY(saves, co_await prepare_reset(context_, root, has_connections_));
+    options.connections = saves;
+  }
+  co_return ok();
+}
+
+Result<void> ProcessSource::write_notes(const Job& job, const std::string& folder, bool has_connections) {
+  CKPT_TRY(gpu, context_.gpus.identity_of(job.gpu()));
+  const JobRecord& record = job.record();
+  ImageNotes notes;
+  notes.gpu = record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu;
+  notes.connections = has_connections;
+  notes.log = job.log_path();
+  return write_image_notes(folder, notes);
+}
+
 Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const Nanos began = now_ns();
   const auto keeper = job->keeper();
@@ -317,13 +339,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   options.makes_links = own_.present || named.memory.needs_links();
   options.own_namespaces = own_.present;
   CKPT_CO_TRY(links, co_await acquire_dump_links(context_, named.memory));
-  CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
-  options.connections = has_connections_;
-  options.ends_connections = rules_.ends_connections;
-  if (options.ends_connections) {
-    CKPT_CO_TRY(saves, co_await prepare_reset(context_, root, has_connections_));
-    options.connections = saves;
-  }
+  CKPT_CO_TRYV(co_await choose_connections(root, options));
   const Nanos prepared = now_ns();
   auto tried = co_await criu_->dump(root, options);
   if (!tried)
@@ -335,13 +351,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   }
   const auto share = [this, root] { return ports_.share(root); };
   CKPT_CO_TRYV(co_await offload(context_.images, share));
-  CKPT_CO_TRY(gpu, context_.gpus.identity_of(job->gpu()));
-  const JobRecord& record = job->record();
-  ImageNotes notes;
-  notes.gpu = record.context_gpu.empty() ? to_text(gpu.uuid) : record.context_gpu;
-  notes.connections = options.connections;
-  notes.log = job->log_path();
-  CKPT_CO_TRYV(write_image_notes(folder.path(), notes));
+  CKPT_CO_TRYV(write_notes(*job, folder.path(), options.connections));
   // The arguments are named and passed by reference, because g++ 12 destroys captures of a lambda inside
   // co_await twice.
   CKPT_CO_TRYV(co_await save_named(context_, job, root, folder.path()));

@@ -84,6 +84,8 @@ class ProcessSource final : public SourceMode {
 
  private:
   Task<Result<HostState>> dump(std::shared_ptr<Job> job);
+  Task<Result<void>> choose_connections(pid_t root, host::DumpOptions& options);
+  Result<void> write_notes(const Job& job, const std::string& folder, bool has_connections);
   Task<Result<void>> open_stream(pid_t root, std::uint64_t beside_bytes);
   Task<Result<void>> end_rounds(std::shared_ptr<Job> job);
   Task<bool> follow_memory(pid_t root, std::uint64_t context_bytes);

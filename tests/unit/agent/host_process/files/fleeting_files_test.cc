@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -19,12 +21,8 @@
 namespace ckpt::agent::host {
 namespace {
 
-using std::chrono::steady_clock;
 using ::testing::Contains;
 using ::testing::Not;
-
-// A time that is early enough for a file that must not count as lasting, even if the test is slow to start.
-constexpr auto kSoon = kLasts / 8;
 
 class FleetingFiles : public ::testing::Test {
  protected:
@@ -33,58 +31,59 @@ class FleetingFiles : public ::testing::Test {
   void make() const { std::ofstream(path_) << "AAAA"; }
   void unlink() const { ::unlink(path_.c_str()); }
 
-  // Checks whether the file is left out of a list. `change` runs soon after the first scan of the file. The
-  // list has another file that stays, so the scans continue after the file is gone.
-  bool is_left_out(const std::function<void()>& change) const {
+  // Checks whether the file is left out of a list. `change` runs after each check with the check's number. The
+  // list has another file that stays, so the checks continue after the file is gone.
+  bool is_left_out(std::chrono::milliseconds lasts, const std::function<void(int)>& change) {
     std::ofstream(folder_ / "stays") << "AAAA";
     std::vector<FileFact> facts(2);
     facts.front().path = folder_ / "stays";
     facts.back().path = path_;
-    std::thread changer([&change] {
-      std::this_thread::sleep_for(kSoon);
-      change();
-    });
-    const bool says_so = leave_out_fleeting(facts);
-    changer.join();
-    EXPECT_EQ(says_so, facts.size() == 1);
-    return facts.size() == 1 && facts.front().path != path_;
+    Glances glances;
+    glances.lasts = lasts;
+    glances.wait = [this, &change] {
+      change(++checks_);
+      if (checks_ == kEnough) ::unlink((folder_ / "stays").c_str());
+    };
+    const bool is_changed = leave_out_fleeting(facts, glances);
+    EXPECT_EQ(is_changed, facts.size() < 2);
+    return std::ranges::none_of(facts, [this](const FileFact& fact) { return fact.path == path_; });
   }
 
+  static constexpr int kEnough = 5;  // the number of checks that a test of a young file makes
+  static constexpr std::chrono::hours kYoung{1};
   TemporaryFolder folder_;
   const std::string path_ = folder_ / "journal";
+  int checks_ = 0;
 };
 
 TEST_F(FleetingFiles, FileThatIsRemovedSoonAfterItWasMadeIsLeftOut) {
-  EXPECT_TRUE(is_left_out([this] { unlink(); }));
+  EXPECT_TRUE(is_left_out(kYoung, [this](int check) {
+    if (check == 1) unlink();
+  }));
+  EXPECT_EQ(checks_, kEnough);
 }
 
 TEST_F(FleetingFiles, FileThatComesBackUnderItsNameIsLeftOut) {
-  EXPECT_TRUE(is_left_out([this] {
-    unlink();
-    std::this_thread::sleep_for(2 * kSoon);
-    make();
+  EXPECT_TRUE(is_left_out(kYoung, [this](int check) {
+    if (check == 1) unlink();
+    if (check == 2) make();
   }));
 }
 
-TEST_F(FleetingFiles, FileThatStaysIsListed) {
-  EXPECT_FALSE(is_left_out([] {}));
+TEST_F(FleetingFiles, FileThatStaysIsListedOnceItIsOldEnough) {
+  EXPECT_FALSE(is_left_out(std::chrono::milliseconds(50), [](int) {}));
 }
 
 TEST_F(FleetingFiles, OlderFilesAreNotAwaited) {
-  std::this_thread::sleep_for(kLasts);
-  std::vector<FileFact> facts(1);
-  facts.front().path = path_;
-  const auto began = steady_clock::now();
-  EXPECT_FALSE(leave_out_fleeting(facts));
-  EXPECT_LT(steady_clock::now() - began, kLasts / 2);
-  EXPECT_EQ(facts.size(), 1u);
+  EXPECT_FALSE(is_left_out(std::chrono::milliseconds(0), [](int) {}));
+  EXPECT_EQ(checks_, 0);
 }
 
 TEST_F(FleetingFiles, ListHasTheNameThatAnOpenFileGotMeanwhile) {
   const Child child([this] { (void)::open(path_.c_str(), O_RDONLY); });
   const std::string name = folder_ / "database";
   std::thread renamer([this, &name] {
-    std::this_thread::sleep_for(kSoon);
+    std::this_thread::sleep_for(kLasts / 8);
     (void)std::rename(path_.c_str(), name.c_str());
   });
   const auto list = collect_files(child.pid(), FileRules());
