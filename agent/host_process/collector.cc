@@ -225,7 +225,9 @@ void Collector::read_descriptor(pid_t pid, int number, const std::string& link) 
     if (!link.empty()) reason = why_not_nameless(pid, number, link, owner_.tree);
   } else if (const std::string not_own = why_not_of_proc(pid, link); !not_own.empty()) {
     reason = "is " + not_own;
-  } else if (!names_process(link) && link != rules_.own_log) {
+  } else if (names_process(link) || link == rules_.own_log) {
+    check_mount(pid, number, where);
+  } else {
     reason = why_not_a_file(pid, link, opened_as);
     if (reason.empty() && !link.starts_with("/memfd:")) {
       check_mount(pid, number, where);
@@ -263,14 +265,14 @@ void Collector::check_mount(pid_t pid, int number, const std::string& where) {
 
 // Checks the contents of the mounts that the job has alone. CRIU saves these contents in the pause.
 void Collector::check_own_memory(pid_t root) {
-  for (const Mount& mount : mounts_seen_by(proc_path(root, ""))) own_mounts_.insert(mount.id);
+  if (const auto mounts = mounts_seen_by(proc_path(root, "")); mounts.has_value()) {
+    for (const Mount& mount : *mounts) own_mounts_.insert(mount.id);
+  }
   for (std::string& text : why_not_own(root, rules_.own)) problem(std::move(text));
-  const std::uint64_t bytes = own_memory_bytes(root, rules_.own);
-  if (bytes <= kMaxOwnMemory) return;
-  problem("the job has " + std::to_string(bytes >> 20) + " MiB of files in " + rules_.own.folders().front() +
-          (rules_.own.private_tmp ? " and /tmp" : "") + " and in System V shared memory, but at most " +
-          std::to_string(kMaxOwnMemory >> 20) +
-          " MiB can be moved: let the program remove some before the move");
+  const auto memory = own_memory(root, rules_.own);
+  if (!memory && has_ended(root)) return;
+  std::string reason = memory ? why_too_much(*memory, rules_.own) : memory.error().to_string();
+  if (!reason.empty()) problem(std::move(reason));
 }
 
 // Checks one open or mapped file. The path `opened_as` also reaches a file that was unlinked.

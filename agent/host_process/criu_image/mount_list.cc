@@ -167,8 +167,8 @@ Result<std::string> list_path(const std::string& images) {
 
 }  // namespace
 
-std::vector<NodeMount> mounts_of_node() {
-  std::vector<Mount> seen = mounts_seen_by("/proc/self");
+Result<std::vector<NodeMount>> mounts_of_node() {
+  CKPT_TRY(seen, mounts_seen_by("/proc/self"));
   remove_covered(seen);
   std::vector<NodeMount> mounts;
   for (Mount& mount : seen) {
@@ -201,7 +201,8 @@ Result<void> use_mounts_of_node(const std::string& images, const std::vector<std
     struct stat facts {};
     return ::lstat(name.c_str(), &facts) == 0;
   };
-  CKPT_TRY(changed, with_mounts(list, mounts_of_node(), hidden, exists));
+  CKPT_TRY(node, mounts_of_node());
+  CKPT_TRY(changed, with_mounts(list, node, hidden, exists));
   return write_file_durably(path, changed);
 }
 

@@ -24,7 +24,7 @@ struct NodeMount {
 };
 
 // Returns this node's mounts, parents before children. Mounts that no path reaches are left out.
-[[nodiscard]] std::vector<NodeMount> mounts_of_node();
+Result<std::vector<NodeMount>> mounts_of_node();
 
 // Changes the mount list in the folder `images`. Call this function before the restore from that folder.
 // `own` lists the folders of the mounts that the job has alone.

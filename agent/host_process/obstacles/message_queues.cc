@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -29,19 +30,27 @@ UniqueFd open_queues() {
   return UniqueFd(static_cast<int>(::syscall(SYS_fsmount, fs.get(), FSMOUNT_CLOEXEC, 0)));
 }
 
+// Calls `look` with the name and the facts of each queue of the calling thread's IPC namespace. Returns false if
+// the queues cannot be read.
+bool for_each_queue(const std::function<void(const char* name, const struct stat& facts)>& look) {
+  const UniqueFd folder = open_queues();
+  const int list = folder ? ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(list >= 0 ? ::fdopendir(list) : nullptr, &::closedir);
+  if (!entries) return false;
+  while (const dirent* entry = ::readdir(entries.get())) {
+    struct stat facts {};
+    if (::fstatat(folder.get(), entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(facts.st_mode))
+      look(entry->d_name, facts);
+  }
+  return true;
+}
+
 std::map<QueueId, std::string> queue_candidates(const NameOwner& owner) {
   std::map<QueueId, std::string> found;
-  const UniqueFd folder = open_queues();
-  const UniqueFd list(folder ? ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1);
-  const int own = list ? ::dup(list.get()) : -1;
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(own >= 0 ? ::fdopendir(own) : nullptr, &::closedir);
-  while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
-    struct stat facts {};
-    if (::fstatat(folder.get(), entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(facts.st_mode))
-      continue;
+  (void)for_each_queue([&owner, &found](const char* name, const struct stat& facts) {
     if (facts.st_uid == owner.uid && facts.st_ctim.tv_sec >= owner.since_unix_ms / 1000)
-      found.emplace(QueueId{facts.st_dev, facts.st_ino}, entry->d_name);
-  }
+      found.emplace(QueueId{facts.st_dev, facts.st_ino}, name);
+  });
   return found;
 }
 
@@ -68,25 +77,16 @@ std::string queue_text(const std::string& name, const char* note) {
          " would be lost in a move: let the program remove it before the move (mq_unlink)";
 }
 
-// Returns a text for each queue of the calling thread's IPC namespace.
-std::vector<std::string> read_queues() {
-  std::vector<std::string> found;
-  const UniqueFd folder = open_queues();
-  const UniqueFd list(folder ? ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1);
-  const int copy = list ? ::dup(list.get()) : -1;
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(copy >= 0 ? ::fdopendir(copy) : nullptr, &::closedir);
-  while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") found.push_back(queue_text(name, ""));
-  }
-  return found;
-}
-
 }  // namespace
 
 std::vector<std::string> message_queues_within(pid_t root) {
   std::vector<std::string> found;
-  const bool is_known = within_ipc_of(root, [&found] { found = read_queues(); });
+  bool is_known = false;
+  const bool has_entered = within_ipc_of(root, [&found, &is_known] {
+    is_known = for_each_queue(
+        [&found](const char* name, const struct stat&) { found.push_back(queue_text(name, "")); });
+  });
+  is_known = is_known && has_entered;
   if (!is_known && !has_ended(root))
     found.emplace_back("the job's POSIX message queues cannot be read: move the job again");
   return found;

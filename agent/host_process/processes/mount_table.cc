@@ -98,15 +98,19 @@ bool lies_in(const std::string& path, const std::string& folder) {
 std::vector<Mount> parse_mounts(const std::string& text) {
   std::vector<Mount> mounts;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line) && mounts.size() < kMaxMounts;) {
+  for (std::string line; std::getline(lines, line) && mounts.size() <= kMaxMounts;) {
     if (Mount mount; parse(line, mount)) mounts.push_back(std::move(mount));
   }
   return mounts;
 }
 
-std::vector<Mount> mounts_seen_by(const std::string& process) {
-  const Result<std::string> text = read_file(process + "/mountinfo", kMaxTableBytes);
-  return text.has_value() ? parse_mounts(*text) : std::vector<Mount>();
+Result<std::vector<Mount>> mounts_seen_by(const std::string& process) {
+  CKPT_TRY(text, read_file(process + "/mountinfo", kMaxTableBytes));
+  std::vector<Mount> mounts = parse_mounts(text);
+  if (mounts.size() > kMaxMounts)
+    return Error(ErrorCode::kRefused, process + "/mountinfo has more than " + std::to_string(kMaxMounts) +
+                                          " mounts, which is the limit for jobs with their own namespaces");
+  return mounts;
 }
 
 void remove_covered(std::vector<Mount>& mounts) {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel's table of the mounts of a mount namespace (/proc/PID/mountinfo).
-// Threads: any. Errors: none. The table of a process that has exited is empty. The functions read only the
-// table, because an access to a network mount whose server is gone does not return.
+// Threads: any. Errors: kIo if the table cannot be read, kRefused if it has more than kMaxMounts mounts. The
+// functions read only the table, because an access to a network mount whose server is gone does not return.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "libckpt/base/result.h"
+
 namespace ckpt::agent::host {
 
-// The maximum number of mounts that are read. Further mounts of a table are ignored.
+// The maximum number of mounts of a table.
 inline constexpr std::size_t kMaxMounts = 8192;
 
 struct Mount {
@@ -29,8 +31,9 @@ struct Mount {
 };
 
 // Returns the mounts of the process whose folder under /proc is `process`, such as "/proc/self".
-[[nodiscard]] std::vector<Mount> mounts_seen_by(const std::string& process);
-// Returns the mounts in the text of a mountinfo. Lines that are malformed are left out.
+Result<std::vector<Mount>> mounts_seen_by(const std::string& process);
+// Returns the mounts in the text of a mountinfo, up to one more than kMaxMounts. Lines that are malformed are
+// left out.
 [[nodiscard]] std::vector<Mount> parse_mounts(const std::string& text);
 // Removes the mounts that no path reaches, because a later mount covers them.
 void remove_covered(std::vector<Mount>& mounts);

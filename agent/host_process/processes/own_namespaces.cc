@@ -9,10 +9,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
 #include <system_error>
 #include <thread>
 
+#include "agent/host_process/criu.h"
 #include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
 
@@ -33,10 +35,10 @@ std::string namespace_of(const std::string& process, const char* kind) {
 
 // Returns the size of all System V shared memory of the calling thread's IPC namespace. The size is the fourth
 // field of a line of /proc/sysvipc/shm (proc(5)).
-std::uint64_t system_v_bytes() {
-  const Result<std::string> text = read_file("/proc/sysvipc/shm", kMaxSystemVText);
+Result<std::uint64_t> system_v_bytes() {
+  CKPT_TRY(text, read_file("/proc/sysvipc/shm", kMaxSystemVText));
   std::uint64_t bytes = 0;
-  std::istringstream lines(text.has_value() ? *text : std::string());
+  std::istringstream lines(text);
   std::string line;
   std::getline(lines, line);  // skips the names of the fields
   while (std::getline(lines, line)) {
@@ -73,17 +75,35 @@ bool OwnNamespaces::contains(const std::string& path) const {
   });
 }
 
-std::uint64_t own_memory_bytes(pid_t root, const OwnNamespaces& own) {
-  std::uint64_t bytes = 0;
+Result<OwnMemory> own_memory(pid_t root, const OwnNamespaces& own) {
+  OwnMemory memory;
+  if (!own.present) return memory;
   for (const std::string& folder : own.folders()) {
     struct statfs facts {};
-    if (::statfs(seen_from_here(root, folder).c_str(), &facts) != 0 || facts.f_bfree > facts.f_blocks)
-      continue;
-    bytes += static_cast<std::uint64_t>(facts.f_blocks - facts.f_bfree) *
-             static_cast<std::uint64_t>(facts.f_bsize);
+    if (::statfs(seen_from_here(root, folder).c_str(), &facts) != 0)
+      return Error::from_errno("Cannot read the size of the job's " + folder);
+    memory.bytes += static_cast<std::uint64_t>(facts.f_blocks - std::min(facts.f_bfree, facts.f_blocks)) *
+                    static_cast<std::uint64_t>(facts.f_bsize);
+    memory.files += facts.f_files - std::min(facts.f_ffree, facts.f_files);
   }
-  if (own.present) (void)within_ipc_of(root, [&bytes] { bytes += system_v_bytes(); });
-  return bytes;
+  Result<std::uint64_t> shared = std::uint64_t{0};
+  if (!within_ipc_of(root, [&shared] { shared = system_v_bytes(); }))
+    return Error(ErrorCode::kIo, "Cannot enter the job's IPC namespace");
+  CKPT_TRY(bytes, shared);
+  memory.bytes += bytes;
+  return memory;
+}
+
+std::string why_too_much(const OwnMemory& memory, const OwnNamespaces& own) {
+  const std::string where = std::string("in /dev/shm") + (own.private_tmp ? " and /tmp" : "");
+  if (memory.bytes > kMaxOwnMemory)
+    return "the job has " + std::to_string(memory.bytes >> 20) + " MiB of files " + where +
+           " and in System V shared memory, but at most " + std::to_string(kMaxOwnMemory >> 20) +
+           " MiB can be moved: let the program remove some before the move";
+  if (memory.files > kMaxOwnMemoryFiles)
+    return "the job has " + std::to_string(memory.files) + " files " + where + ", but at most " +
+           std::to_string(kMaxOwnMemoryFiles) + " can be moved: let the program remove some before the move";
+  return "";
 }
 
 bool within_ipc_of(pid_t root, const std::function<void()>& look) {
@@ -119,6 +139,27 @@ std::vector<std::string> strange_mounts(const std::vector<Mount>& of_job, const 
   return strange;
 }
 
+std::vector<std::string> changed_own_mounts(const std::vector<Mount>& of_job,
+                                            const std::vector<Mount>& of_node, const OwnNamespaces& own) {
+  std::set<std::string> devices;
+  for (const Mount& mount : of_node) devices.insert(mount.device);
+  std::vector<std::string> changed;
+  const auto check = [&of_job, &devices, &changed](const std::string& path, const char* type) {
+    std::vector<const Mount*> there;
+    for (const Mount& mount : of_job)
+      if (mount.path == path) there.push_back(&mount);
+    const auto own_ones = std::ranges::count_if(
+        there, [&devices](const Mount* mount) { return !devices.contains(mount->device); });
+    // The node may have mounts at the path, too. The job's own mount covers them.
+    const bool is_on_top =
+        !there.empty() && !devices.contains(there.back()->device) && there.back()->type == type;
+    if (own_ones != 1 || !is_on_top) changed.push_back(path);
+  };
+  for (const std::string& folder : own.folders()) check(folder, "tmpfs");
+  if (own.present) check("/proc", "proc");
+  return changed;
+}
+
 std::vector<std::string> why_not_own(pid_t root, const OwnNamespaces& own) {
   const std::string job = proc_path(root, "");
   for (const char* kind : {"mnt", "ipc", "uts"}) {
@@ -127,8 +168,16 @@ std::vector<std::string> why_not_own(pid_t root, const OwnNamespaces& own) {
               " namespace, although the job was started with --namespaces own: an older agent or keeper "
               "started the job, so start the job again"};
   }
+  const auto of_job = mounts_seen_by(job);
+  const auto of_node = mounts_seen_by("/proc/self");
+  if (!of_job || !of_node)
+    return {"the job's mounts cannot be compared with the node's: " +
+            (of_job ? of_node : of_job).error().to_string()};
   std::vector<std::string> texts;
-  for (const std::string& path : strange_mounts(mounts_seen_by(job), mounts_seen_by("/proc/self"), own))
+  for (const std::string& path : changed_own_mounts(*of_job, *of_node, own))
+    texts.push_back("the program has unmounted the job's own " + path +
+                    ", or has mounted something else there: start the job again");
+  for (const std::string& path : strange_mounts(*of_job, *of_node, own))
     texts.push_back("the job has a mount at " + path +
                     " that this node does not have there: let the program unmount it before the move");
   return texts;

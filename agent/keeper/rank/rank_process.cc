@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <set>
@@ -142,7 +143,22 @@ struct Failure {
 // Checks whether the path lies in a folder of which the job has its own.
 bool hides(const Config& config, const std::string& path) {
   if (!config.namespaces) return false;
-  return path.starts_with("/dev/shm/") || (config.namespaces->private_tmp && path.starts_with("/tmp/"));
+  std::error_code unknown;
+  const std::string resolved = std::filesystem::weakly_canonical(path, unknown).string();
+  return unknown || resolved.starts_with("/dev/shm/") ||
+         (config.namespaces->private_tmp && resolved.starts_with("/tmp/"));
+}
+
+// Returns a refusal if the program could not open one of its files once it has its own folders.
+Result<void> check_reached(const Config& config, const std::string& log_path) {
+  for (const std::string& path : {log_path, config.init, config.preload}) {
+    if (path.empty() || !hides(config, path)) continue;
+    return Error(ErrorCode::kRefused, path +
+                                          " is in a folder that the job would replace with its own: move the "
+                                          "agent's home and programs elsewhere, or start the job without "
+                                          "--private-tmp or with --namespaces none");
+  }
+  return ok();
 }
 
 // Returns the error of a failed start. The errors are distinguished as in shells. execvp searches the
@@ -173,11 +189,7 @@ Error to_error(const Failure& failure, const Config& config) {
 
 Result<RankProcess> RankProcess::start(const Config& config, const std::string& socket_path,
                                        const std::string& log_path) {
-  if (hides(config, log_path))
-    return Error(ErrorCode::kRefused,
-                 "The job's log is " + log_path +
-                     ", where a job with its own /dev/shm or /tmp cannot write: move the agent's home "
-                     "elsewhere, or start the job without --private-tmp or with --namespaces none");
+  CKPT_TRYV(check_reached(config, log_path));
   CKPT_TRY(prepared, prepare(config, socket_path, log_path));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("Cannot create a pipe");

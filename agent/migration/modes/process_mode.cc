@@ -146,9 +146,9 @@ Task<Result<void>> ProcessSource::check(std::shared_ptr<Job> job) {
   CKPT_CO_TRY(files, co_await collect_files(context_, root, rules_));
   files_ = wire::encode(files);
   has_connections_ = !files.connected.empty();
-  const auto own_bytes = [root, this] { return host::own_memory_bytes(root, own_); };
   named_bytes_ = files.named.bytes() + files.cached.bytes();
-  named_bytes_ += co_await offload(context_.images, own_bytes);
+  own_bytes_ = 0;
+  CKPT_CO_TRYV(co_await measure_own_memory(root));
   listed_ = std::move(files);
   size_ = co_await size_of_tree(context_, root);
   limit_ = host::time_limit(size_.private_bytes + size_.shared_bytes);
@@ -285,6 +285,17 @@ Task<Result<void>> ProcessSource::end_rounds(std::shared_ptr<Job> job) {
   co_return ok();
 }
 
+Task<Result<void>> ProcessSource::measure_own_memory(pid_t root) {
+  if (!own_.present) co_return ok();
+  const auto measure = [root, this] { return host::own_memory(root, own_); };
+  CKPT_CO_TRY(memory, co_await offload(context_.images, measure));
+  if (std::string reason = host::why_too_much(memory, own_); !reason.empty())
+    co_return Error(ErrorCode::kRefused, std::move(reason));
+  named_bytes_ += memory.bytes - own_bytes_;
+  own_bytes_ = memory.bytes;
+  co_return ok();
+}
+
 // Prepares the connections of the stopped tree for the dump, and chooses how CRIU treats them.
 Task<Result<void>> ProcessSource::choose_connections(pid_t root, host::DumpOptions& options) {
   CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
@@ -315,6 +326,7 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   const auto root = static_cast<pid_t>(status.rank_pid);
   CKPT_CO_TRYV(co_await keeper->prepare_dump(limit_));
   CKPT_CO_TRY(estimate, co_await estimate_dump(context_, root));
+  CKPT_CO_TRYV(co_await measure_own_memory(root));  // the program may have written since the check
   const std::uint64_t held = rounds_ ? rounds_->held_bytes() : 0;
   const std::uint64_t again = rounds_ ? rounds_->remaining_bytes() : 0;
   CKPT_CO_TRYV(

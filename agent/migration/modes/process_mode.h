@@ -84,6 +84,8 @@ class ProcessSource final : public SourceMode {
 
  private:
   Task<Result<HostState>> dump(std::shared_ptr<Job> job);
+  // Refuses a job whose own folders hold too much, and adds their size to named_bytes_.
+  Task<Result<void>> measure_own_memory(pid_t root);
   Task<Result<void>> choose_connections(pid_t root, host::DumpOptions& options);
   Result<void> write_notes(const Job& job, const std::string& folder, bool has_connections);
   Task<Result<void>> open_stream(pid_t root, std::uint64_t beside_bytes);
@@ -103,6 +105,7 @@ class ProcessSource final : public SourceMode {
   host::FileList listed_;                   // open files of the process
   wire::Bytes files_;                       // listed_ in encoded form
   std::uint64_t named_bytes_ = 0;  // bytes of memory in /dev/shm and of cache files, which size_ includes
+  std::uint64_t own_bytes_ = 0;    // the part of named_bytes_ that is in the job's own folders
   // At most one of these two exists, and it has its memory before the pause. If neither exists, the pages are
   // sent after all pages are dumped.
   std::shared_ptr<MemoryRounds> rounds_;

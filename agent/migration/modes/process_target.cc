@@ -56,11 +56,13 @@ Task<Result<void>> ProcessTarget::ready(std::shared_ptr<Job>) {
   if (!facts.can_checkpoint)
     co_return Error(ErrorCode::kRefused,
                     "This node's driver cannot restore a context: " + facts.missing_support());
-  const auto find_jobs = [folder = context_.config.jobs_folder()] {
+  const auto find_jobs = [folder = context_.config.jobs_folder()]() -> Result<std::string> {
     std::error_code unknown;
-    return std::filesystem::weakly_canonical(folder, unknown).string();
+    const std::filesystem::path found = std::filesystem::weakly_canonical(folder, unknown);
+    if (unknown) return Error::from_errno(unknown.value(), "Cannot resolve the agent's folder " + folder);
+    return found.string();
   };
-  const std::string jobs = co_await offload(context_.images, find_jobs);
+  CKPT_CO_TRY(jobs, co_await offload(context_.images, find_jobs));
   if (own_namespaces(operation_.spec()).contains(jobs))
     co_return Error(ErrorCode::kRefused, "The agent's folder " + jobs +
                                              " is in a folder that the job replaces with its own, so the job "

@@ -134,7 +134,9 @@ TEST(MountList, MalformedListIsRefused) {
 }
 
 TEST(MountList, MountListOfTheNodeBeginsWithTheRootFolder) {
-  const std::vector<NodeMount> mounts = mounts_of_node();
+  const auto found = mounts_of_node();
+  ASSERT_TRUE(found.has_value());
+  const std::vector<NodeMount>& mounts = *found;
   ASSERT_FALSE(mounts.empty());
   EXPECT_EQ(mounts.front().path, "/");
   EXPECT_TRUE(std::ranges::any_of(mounts, [](const NodeMount& mount) { return mount.path == "/proc"; }));
