@@ -133,12 +133,6 @@ class Criu {
 // The maximum total size of unlinked files, open or mapped, that travel with an image.
 inline constexpr std::uint64_t kMaxUnlinkedBytes = std::uint64_t{1} << 30;
 
-// The maximum size of all files in the mounts that a job has alone (own_namespaces.h). CRIU packs these files
-// in the pause.
-inline constexpr std::uint64_t kMaxOwnMemory = std::uint64_t{256} << 20;
-// The maximum number of these files.
-inline constexpr std::uint64_t kMaxOwnMemoryFiles = 65'536;
-
 // The interval at which a caller that waits until a dump has finished checks for other events.
 inline constexpr Milliseconds kDumpCheck{500};
 

@@ -14,7 +14,6 @@
 #include <system_error>
 #include <thread>
 
-#include "agent/host_process/criu.h"
 #include "agent/host_process/processes/process_tree.h"
 #include "libckpt/base/fd.h"
 

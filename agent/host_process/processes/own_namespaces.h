@@ -26,6 +26,10 @@ struct OwnNamespaces {
   [[nodiscard]] bool contains(const std::string& path) const;
 };
 
+// The maximum size and number of the files in the folders. CRIU packs them in the pause.
+inline constexpr std::uint64_t kMaxOwnMemory = std::uint64_t{256} << 20;
+inline constexpr std::uint64_t kMaxOwnMemoryFiles = 65'536;
+
 // The contents of the folders.
 struct OwnMemory {
   std::uint64_t bytes = 0;  // the size of the files and of the job's System V shared memory

@@ -93,6 +93,9 @@ Processors processors_allowed(pid_t thread) {
   const Processors all(kMaxProcessorWords, ~std::uint64_t{0});
   if (own.empty() || !bind_to_processors(thread, all)) return own;
   Processors allowed = processors_of(thread);
+  // The mask of all processors stays if nothing changed: it also admits processors that the set of the control
+  // group gains later, as a thread without a mask of its own does.
+  if (allowed == own) return allowed;
   if (bind_to_processors(thread, own) && !allowed.empty()) return allowed;
   return own;
 }

@@ -60,19 +60,25 @@ bool disconnect(int socket) {
   return ::connect(socket, &none, sizeof none) == 0;
 }
 
-// Connects the socket to this machine's loopback address without a packet.
+bool connect_to(int socket, sockaddr_in6& address, const in6_addr& host) {
+  address.sin6_addr = host;
+  return ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+// Connects the socket to this machine's loopback address without a packet. A node without IPv6 can still have
+// an IPv6 socket for IPv4 peers.
 bool connect_in_repair(int socket) {
+  constexpr in6_addr kMappedLoopback = {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}}};
   sockaddr_in6 six{};
   six.sin6_family = AF_INET6;
   six.sin6_port = htons(kAnyPort);
-  six.sin6_addr = in6addr_loopback;
   sockaddr_in four{};
   four.sin_family = AF_INET;
   four.sin_port = htons(kAnyPort);
   four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return value_of(socket, SOL_SOCKET, SO_DOMAIN) == AF_INET6
-             ? ::connect(socket, reinterpret_cast<const sockaddr*>(&six), sizeof six) == 0
-             : ::connect(socket, reinterpret_cast<const sockaddr*>(&four), sizeof four) == 0;
+  if (value_of(socket, SOL_SOCKET, SO_DOMAIN) == AF_INET6)
+    return connect_to(socket, six, in6addr_loopback) || connect_to(socket, six, kMappedLoopback);
+  return ::connect(socket, reinterpret_cast<const sockaddr*>(&four), sizeof four) == 0;
 }
 
 // Gives an unconnected socket the error of a reset. The kernel sets this error only for a socket that was

@@ -166,13 +166,8 @@ Task<Result<HostState>> AdoptedSource::dump(std::shared_ptr<Job> job, std::uint6
   const NamedResources named = co_await find_named(context_, job);
   options.makes_links = named.memory.needs_links();
   CKPT_CO_TRY(links, co_await acquire_dump_links(context_, named.memory));
-  CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
-  options.connections = has_connections_;
-  options.ends_connections = rules_.ends_connections;
-  if (options.ends_connections) {
-    CKPT_CO_TRY(saves, co_await prepare_reset(context_, root, has_connections_));
-    options.connections = saves;
-  }
+  CKPT_CO_TRYV(co_await prepare_connections(context_, root, has_connections_, rules_.ends_connections,
+                                            repair_, options));
   auto tried = co_await criu_->dump(root, options);
   if (!tried)
     co_return co_await save_criu_log(context_, operation_, host::Criu::dump_log(options), tried.error());
@@ -406,7 +401,7 @@ Task<Result<AdoptedPlace>> AdoptedTarget::place(std::shared_ptr<Job> job, RunOrd
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
     if (operation_.resets_connections())
-      co_await report_reset_connections(context_, static_cast<pid_t>(status.rank_pid));
+      co_await report_reset_connections(context_, static_cast<pid_t>(status.rank_pid), remarks_);
     CKPT_CO_TRY(is_held, co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid),
                                             job->record().device_bytes, stopped_));
     if (is_held) {

@@ -185,14 +185,6 @@ Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job) {
   co_await offload(context.images, remove);
 }
 
-Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root,
-                                       host::ConnectionRepair& repair) {
-  const auto look = [root] { return host::ConnectionRepair::before(root); };
-  CKPT_CO_TRY(found, co_await offload(context.images, look));
-  repair = std::move(found);
-  co_return ok();
-}
-
 namespace {
 
 Error connected_to_itself() {
@@ -201,15 +193,24 @@ Error connected_to_itself() {
 
 }  // namespace
 
-Task<Result<bool>> prepare_reset(MigrationContext& context, pid_t root, bool has_connections) {
-  const auto prepare = [root, has_connections]() -> Result<bool> {
+Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root, bool has_connections, bool ends,
+                                       host::ConnectionRepair& repair, host::DumpOptions& options) {
+  using Prepared = std::pair<host::ConnectionRepair, bool>;
+  const auto prepare = [root, has_connections, ends]() -> Result<Prepared> {
+    CKPT_TRY(before, host::ConnectionRepair::before(root));
+    if (!ends) return Prepared(std::move(before), has_connections);
     CKPT_TRY(found, host::connections_of(root));
-    if (found.inner.empty()) return false;  // CRIU then leaves all connections alone
+    // If there are none within the program, CRIU leaves all connections alone.
+    if (found.inner.empty()) return Prepared(std::move(before), false);
     if (!has_connections) return connected_to_itself();
     CKPT_TRYV(host::hold_packets(root, found.outer));
-    return true;
+    return Prepared(std::move(before), true);
   };
-  co_return co_await offload(context.images, prepare);
+  CKPT_CO_TRY(prepared, co_await offload(context.images, prepare));
+  repair = std::move(prepared.first);
+  options.connections = prepared.second;
+  options.ends_connections = ends;
+  co_return ok();
 }
 
 Task<Result<void>> end_connections(MigrationContext& context, pid_t root,
@@ -232,12 +233,14 @@ Task<> reset_connections(MigrationContext& context, std::shared_ptr<Job> job) {
                  done.error().to_string());
 }
 
-Task<> report_reset_connections(MigrationContext& context, pid_t root) {
+Task<> report_reset_connections(MigrationContext& context, pid_t root, std::vector<std::string>& remarks) {
   const auto report = [root] { return host::report_resets(root); };
   const auto done = co_await offload(context.images, report);
-  if (!done)
-    spdlog::warn("the program may see its reset connections as closed normally: pid {} reason {}", root,
-                 done.error().to_string());
+  if (done) co_return;
+  spdlog::warn("the program may see its reset connections as closed normally: pid {} reason {}", root,
+               done.error().to_string());
+  remarks.push_back("the program may see connections that the move reset as closed normally: " +
+                    done.error().message());
 }
 
 Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair) {

@@ -91,11 +91,12 @@ Task<Result<host::DumpLinks>> acquire_dump_links(MigrationContext& context, cons
 // Removes the links that CRIU created for a dump that is not used.
 Task<> remove_dump_links(MigrationContext& context, std::shared_ptr<Job> job);
 
-// Records the options of connections within the program before a dump (connections.h).
-Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root, host::ConnectionRepair& repair);
-// Prepares a dump that ends connections to other programs. Returns whether the dump must save connections
-// within the program. kRefused: the program has connected to itself since its check (`has_connections`).
-Task<Result<bool>> prepare_reset(MigrationContext& context, pid_t root, bool has_connections);
+// Prepares the program's connections for a dump, and sets how the dump treats them. `repair` records the options
+// of connections within the program (connections.h). `has_connections` states whether the check found such
+// connections, and `ends` whether those to other programs end. kRefused: the program has connected to itself
+// since the check.
+Task<Result<void>> prepare_connections(MigrationContext& context, pid_t root, bool has_connections, bool ends,
+                                       host::ConnectionRepair& repair, host::DumpOptions& options);
 // Ends the connections to other programs in the dumped image. The program's own ones must be `saved`. The
 // connections to other programs leave repair mode here, so that their peers are answered while the program may
 // still go back.
@@ -104,7 +105,7 @@ Task<Result<void>> end_connections(MigrationContext& context, pid_t root,
 // Resets the connections to other programs of a dumped job that continues elsewhere.
 Task<> reset_connections(MigrationContext& context, std::shared_ptr<Job> job);
 // Lets the ended connections of a restored process report a reset, before the process runs.
-Task<> report_reset_connections(MigrationContext& context, pid_t root);
+Task<> report_reset_connections(MigrationContext& context, pid_t root, std::vector<std::string>& remarks);
 // Turns off repair mode after a dump of a program that continues here.
 Task<Result<void>> end_repair(MigrationContext& context, pid_t root, const host::ConnectionRepair& repair);
 // Checks that the target meets the requirements of a program. kRefused means that the target allows fewer

@@ -296,18 +296,6 @@ Task<Result<void>> ProcessSource::measure_own_memory(pid_t root) {
   co_return ok();
 }
 
-// Prepares the connections of the stopped tree for the dump, and chooses how CRIU treats them.
-Task<Result<void>> ProcessSource::choose_connections(pid_t root, host::DumpOptions& options) {
-  CKPT_CO_TRYV(co_await prepare_connections(context_, root, repair_));
-  options.connections = has_connections_;
-  options.ends_connections = rules_.ends_connections;
-  if (options.ends_connections) {
-    CKPT_CO_TRY(saves, co_await prepare_reset(context_, root, has_connections_));
-    options.connections = saves;
-  }
-  co_return ok();
-}
-
 Result<void> ProcessSource::write_notes(const Job& job, const std::string& folder, bool has_connections) {
   CKPT_TRY(gpu, context_.gpus.identity_of(job.gpu()));
   const JobRecord& record = job.record();
@@ -351,7 +339,8 @@ Task<Result<HostState>> ProcessSource::dump(std::shared_ptr<Job> job) {
   options.makes_links = own_.present || named.memory.needs_links();
   options.own_namespaces = own_.present;
   CKPT_CO_TRY(links, co_await acquire_dump_links(context_, named.memory));
-  CKPT_CO_TRYV(co_await choose_connections(root, options));
+  CKPT_CO_TRYV(co_await prepare_connections(context_, root, has_connections_, rules_.ends_connections,
+                                            repair_, options));
   const Nanos prepared = now_ns();
   auto tried = co_await criu_->dump(root, options);
   if (!tried)

@@ -86,7 +86,6 @@ class ProcessSource final : public SourceMode {
   Task<Result<HostState>> dump(std::shared_ptr<Job> job);
   // Refuses a job whose own folders hold too much, and adds their size to named_bytes_.
   Task<Result<void>> measure_own_memory(pid_t root);
-  Task<Result<void>> choose_connections(pid_t root, host::DumpOptions& options);
   Result<void> write_notes(const Job& job, const std::string& folder, bool has_connections);
   Task<Result<void>> open_stream(pid_t root, std::uint64_t beside_bytes);
   Task<Result<void>> end_rounds(std::shared_ptr<Job> job);

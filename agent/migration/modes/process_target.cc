@@ -255,7 +255,7 @@ Task<Result<void>> ProcessTarget::resume(std::shared_ptr<Job> job, RunOrder orde
   CKPT_CO_TRY(status, co_await keeper->attach());
   if (status.phase == local::Phase::kDumped) {
     if (operation_.resets_connections())
-      co_await report_reset_connections(context_, static_cast<pid_t>(status.rank_pid));
+      co_await report_reset_connections(context_, static_cast<pid_t>(status.rank_pid), remarks_);
     CKPT_CO_TRY(held, co_await call_back(context_, keeper, static_cast<pid_t>(status.rank_pid), 0, stopped_));
     is_held_ = held;
   }

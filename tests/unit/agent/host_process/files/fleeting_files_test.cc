@@ -75,7 +75,14 @@ TEST_F(FleetingFiles, FileThatStaysIsListedOnceItIsOldEnough) {
 }
 
 TEST_F(FleetingFiles, OlderFilesAreNotAwaited) {
-  EXPECT_FALSE(is_left_out(std::chrono::milliseconds(0), [](int) {}));
+  constexpr std::chrono::milliseconds kOld(20);
+  std::this_thread::sleep_for(2 * kOld);
+  std::vector<FileFact> facts(1);
+  facts.front().path = path_;
+  Glances glances;
+  glances.lasts = kOld;
+  glances.wait = [this] { ++checks_; };
+  EXPECT_FALSE(leave_out_fleeting(facts, glances));
   EXPECT_EQ(checks_, 0);
 }
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "agent/host_process/criu.h"
 #include "libckpt/base/fd.h"
 #include "tests/unit/agent/support/child.h"
 
